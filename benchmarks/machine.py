@@ -1,0 +1,83 @@
+"""What a figure was measured with and on: no names of hosts or people, no paths."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+# What decides which kernels a runtime picks.
+_TELLING_FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_int8")
+
+PACKAGES = (
+    "onnx-embeddings",
+    "onnxruntime",
+    "tokenizers",
+    "numpy",
+    "fastembed",
+    "sentence-transformers",
+    "torch",
+    "transformers",
+    "optimum-onnx",
+)
+
+
+def describe() -> dict[str, Any]:
+    """Processor, cores, memory and system."""
+    facts = _cpuinfo()
+    flags = facts.get("flags", "").split()
+    return {
+        "processor": facts.get("model name") or platform.processor() or "unknown",
+        "instructions": [flag for flag in _TELLING_FLAGS if flag in flags],
+        "cores": cores(),
+        "memory_gib": _memory_gib(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "openblas_coretype_set": "OPENBLAS_CORETYPE" in os.environ,
+    }
+
+
+def versions() -> dict[str, str]:
+    """The packages that matter here, those that are installed."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def cores() -> int:
+    """Processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def peak_memory_mb() -> float:
+    """The most memory this process has held at a time, in MB (10^6 bytes)."""
+    import resource
+    import sys
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def _cpuinfo() -> dict[str, str]:
+    path = Path("/proc/cpuinfo")
+    if not path.exists():
+        return {}
+    first = path.read_text(encoding="utf-8").split("\n\n")[0]
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _memory_gib() -> float | None:
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+    return round(total / 2**30, 1)

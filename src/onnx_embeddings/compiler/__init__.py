@@ -1,0 +1,125 @@
+"""A model folder in, one ONNX graph that is ready to run out; made once and kept in the store.
+
+Weights of a known architecture are compiled into a packed graph of our own. Any other model runs
+its own ONNX file, padded; of that only a note of what it is like is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from onnx_embeddings.arrays import Graph
+from onnx_embeddings.errors import ModelFormatError, SettingError
+from onnx_embeddings.spec import Precision
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onnx_embeddings.folder import ModelFolder
+    from onnx_embeddings.store import Store
+
+GRAPH_FORMAT = 1
+"""Rises with every change of what is written, so that an older graph is compiled again."""
+
+_FP32_SCHEME = "fp32/1"
+_GRAPH_FILE = "graph.onnx"
+_WEIGHTS_FILE = "weights.bin"
+_NOTE_FILE = "graph.json"
+
+
+def prepare(folder: ModelFolder, precision: str | None, store: Store) -> Graph:
+    """The graph of a model in the precision asked for; from the store, or made now.
+
+    Raises:
+        ModelFormatError: the files are damaged, or of a kind that is not supported.
+        SettingError: the model can't be had in this precision.
+        StoreError: the store can't be written.
+    """
+    if folder.ready is not None:
+        return _ready(folder, folder.ready, precision, store)
+    return _compiled(folder, store)
+
+
+def _compiled(folder: ModelFolder, store: Store) -> Graph:
+    from onnx_embeddings.compiler.bert import OUTPUT, BertConfig
+
+    config = BertConfig.read(folder.config, folder.weights[0].parent / "config.json")
+    files = [store.sha256(file) for file in folder.weights]
+    weights = _digest([files, config.architecture()])
+
+    def write(target: Path) -> None:
+        from onnx_embeddings.compiler import bert
+        from onnx_embeddings.compiler.graph import GraphWriter
+        from onnx_embeddings.compiler.weights import Weights
+
+        with Weights(folder.weights) as tensors, (target / _WEIGHTS_FILE).open("wb") as data:
+            graph = GraphWriter(data, _WEIGHTS_FILE)
+            bert.write(config, tensors, graph)
+            graph.save(target / _GRAPH_FILE, OUTPUT, "float32", ["T", config.hidden_size])
+        _write_note(target, {"layout": "packed", "scheme": _FP32_SCHEME, "weights": weights})
+
+    key = _digest([GRAPH_FORMAT, weights, _FP32_SCHEME])[:16]
+    place = store.publish(store.compiled / f"{folder.name}-fp32-{key}", write)
+    return Graph(
+        path=place / _GRAPH_FILE,
+        layout="packed",
+        hidden_size=config.hidden_size,
+        weights=weights,
+        precision=Precision.FP32,
+        scheme=_FP32_SCHEME,
+        output=OUTPUT,
+    )
+
+
+def _ready(folder: ModelFolder, file: Path, precision: str | None, store: Store) -> Graph:
+    digests = [store.sha256(part) for part in (file, *folder.ready_data)]
+    weights = _digest([digests, {"family": "onnx"}])
+
+    def write(target: Path) -> None:
+        from onnx_embeddings.compiler.ready import inspect
+
+        size = folder.config.get("hidden_size")
+        found = inspect(file, folder.ready_data, size if isinstance(size, int) else None)
+        _write_note(target, {"layout": "padded"} | found.to_dict())
+
+    key = _digest([GRAPH_FORMAT, weights])[:16]
+    place = store.publish(store.compiled / f"{folder.name}-onnx-{key}", write)
+    note = _read_note(place)
+    own = Precision.FP32.value if note["fp32"] else "own"
+    if precision not in {None, own}:
+        raise SettingError(
+            "precision", precision, f"{file.name} computes in its own format and can't be changed"
+        )
+    return Graph(
+        path=file,
+        layout="padded",
+        hidden_size=note["hidden_size"],
+        weights=weights,
+        precision=own,
+        scheme=f"onnx/{digests[0]}",
+        output=note["output"],
+        one_by_one=note["one_by_one"],
+        pad_id=folder.tokenizer.pad_id,
+    )
+
+
+def _write_note(place: Path, values: dict[str, Any]) -> None:
+    text = json.dumps({"graph_format": GRAPH_FORMAT} | values, indent=2, sort_keys=True)
+    (place / _NOTE_FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def _read_note(place: Path) -> dict[str, Any]:
+    file = place / _NOTE_FILE
+    try:
+        values: dict[str, Any] = json.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        hint = f"delete {place}, it is made again"
+        raise ModelFormatError(file, f"cannot be read: {error}", hint) from error
+    return values
+
+
+def _digest(values: object) -> str:
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,107 @@
+"""A ready ONNX file in, what is needed to run it out. Nothing of it is changed or copied."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import onnx
+from onnx import TensorProto
+
+from onnx_embeddings.errors import ModelFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+_TOKEN_VECTOR_AXES = 3
+_FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16}
+# Each of these takes its scale from the whole tensor, so a text's vector depends on its batch.
+_PER_BATCH = {"DynamicQuantizeLinear", "DynamicQuantizeMatMul"}
+_OWN_FORMAT = {TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.INT8, TensorProto.UINT8}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyGraph:
+    """What the file says of itself.
+
+    Attributes:
+        output: the name of the output with token vectors, (B, S, H).
+        hidden_size: H.
+        one_by_one: whether a result depends on the batch.
+        fp32: whether all its numbers are float32.
+    """
+
+    output: str
+    hidden_size: int
+    one_by_one: bool
+    fp32: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as JSON types."""
+        return asdict(self)
+
+
+def inspect(file: Path, data: Sequence[Path], hidden_size: int | None) -> ReadyGraph:
+    """Read an ONNX file without its weights.
+
+    Outputs are chosen by type and number of axes, never by name or place: exporters number them.
+
+    Args:
+        file: the ONNX file.
+        data: the files that may hold its weights, all in the same folder.
+        hidden_size: what config.json says, for a graph that leaves it open.
+
+    Raises:
+        ModelFormatError: it is damaged, returns no token vectors, or has weights elsewhere.
+    """
+    try:
+        model = onnx.load(file, load_external_data=False)
+    except Exception as error:  # protobuf's DecodeError has no stable home
+        raise ModelFormatError(file, f"is not an ONNX file: {error}") from error
+    graph = model.graph
+    _check_data(graph.initializer, {path.name for path in data}, file)
+    output, size = _token_vectors(graph, file)
+    size = size or hidden_size
+    if size is None:
+        raise ModelFormatError(file, f"output {output!r} leaves its last axis open")
+    kinds = {node.op_type for node in graph.node}
+    formats = {tensor.data_type for tensor in graph.initializer}
+    return ReadyGraph(
+        output=output,
+        hidden_size=size,
+        one_by_one=bool(kinds & _PER_BATCH),
+        fp32=not formats & _OWN_FORMAT and not kinds & _PER_BATCH,
+    )
+
+
+def _token_vectors(graph: onnx.GraphProto, file: Path) -> tuple[str, int | None]:
+    """The first output of floating-point numbers with three axes, and the size of its last."""
+    seen = []
+    for value in graph.output:
+        tensor = value.type.tensor_type
+        axes = list(tensor.shape.dim)
+        if tensor.elem_type in _FLOATS and len(axes) == _TOKEN_VECTOR_AXES:
+            return value.name, axes[-1].dim_value or None
+        seen.append(f"{value.name} with {len(axes)} axes")
+    raise ModelFormatError(
+        file,
+        f"returns no token vectors (three axes of floats), only {', '.join(seen) or 'nothing'}",
+        "export it with its last hidden state as an output",
+    )
+
+
+def _check_data(tensors: Iterable[onnx.TensorProto], beside: set[str], file: Path) -> None:
+    for location in _locations(tensors):
+        if location not in beside:
+            raise ModelFormatError(
+                file,
+                f"keeps weights in {location!r}, which is not beside it",
+                "external weights must lie in the same folder, named after the ONNX file",
+            )
+
+
+def _locations(tensors: Iterable[onnx.TensorProto]) -> Iterator[str]:
+    for tensor in tensors:
+        if tensor.data_location == TensorProto.EXTERNAL:
+            yield from (entry.value for entry in tensor.external_data if entry.key == "location")

@@ -1,0 +1,103 @@
+"""EngineConfig: how an engine works. Nothing in here ever changes a vector."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from onnx_embeddings.errors import SettingError
+
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"", "0", "false", "no", "off"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """How an engine works; equal vectors come out whatever is set here.
+
+    A field that is None takes its value when an engine is made: from the environment variable
+    named below, else the default named below.
+
+    Attributes:
+        cache: where vectors are kept on disk. Only None, no cache, in this version.
+        lanes: how many batches run at a time, one thread each. ``ONNX_EMBEDDINGS_LANES``, else
+            the processors this process may use (affinity and container quota respected).
+        batch_tokens: the budget of a batch in padded cells: texts times tokens of the longest.
+            A single text above it runs alone.
+        home: the folder that keeps downloaded and compiled models. ``ONNX_EMBEDDINGS_HOME``,
+            else the user's cache folder.
+        offline: never touch the network. ``ONNX_EMBEDDINGS_OFFLINE``, else ``HF_HUB_OFFLINE``,
+            else False.
+    """
+
+    cache: None = None
+    lanes: int | None = None
+    batch_tokens: int = 512
+    home: str | os.PathLike[str] | None = None
+    offline: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Check every value.
+
+        Raises:
+            SettingError: a value cannot be used.
+        """
+        if self.cache is not None:
+            raise SettingError("cache", self.cache, "this version has no cache, only None works")
+        if self.lanes is not None:
+            _positive("lanes", self.lanes)
+        _positive("batch_tokens", self.batch_tokens)
+
+    def resolved(self) -> EngineConfig:
+        """This configuration with the environment read and the defaults of folders filled in.
+
+        `lanes` stays None where neither says a number: the processors are the engine's to count.
+
+        Raises:
+            SettingError: an environment variable has a value that cannot be used.
+        """
+        return replace(
+            self,
+            lanes=_lanes() if self.lanes is None else self.lanes,
+            home=self.home_path,
+            offline=_offline() if self.offline is None else self.offline,
+        )
+
+    @property
+    def home_path(self) -> Path:
+        """`home`, with the default filled in."""
+        return _home() if self.home is None else Path(self.home).expanduser().absolute()
+
+
+def _positive(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise SettingError(name, value, "must be a whole number of at least 1")
+
+
+def _lanes() -> int | None:
+    text = os.environ.get("ONNX_EMBEDDINGS_LANES", "").strip()
+    if not text:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise SettingError("ONNX_EMBEDDINGS_LANES", text, "must be a whole number of at least 1")
+    return int(text)
+
+
+def _home() -> Path:
+    text = os.environ.get("ONNX_EMBEDDINGS_HOME", "").strip()
+    if text:
+        return Path(text).expanduser().absolute()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("onnx-embeddings", appauthor=False)
+
+
+def _offline() -> bool:
+    for name in ("ONNX_EMBEDDINGS_OFFLINE", "HF_HUB_OFFLINE"):
+        text = os.environ.get(name, "").strip().lower()
+        if text in _TRUE:
+            return True
+        if text not in _FALSE:
+            raise SettingError(name, text, "must be 1 or 0")
+    return False

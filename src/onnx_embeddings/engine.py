@@ -1,0 +1,315 @@
+"""The engine: the order of the stages, and the handle that people hold."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+
+from onnx_embeddings import batches, pooling, text, vectors
+from onnx_embeddings.config import EngineConfig
+from onnx_embeddings.errors import ClosedError, InferenceError, InputError
+from onnx_embeddings.runtime.threads import available_processors
+from onnx_embeddings.scheduler import process_scheduler
+from onnx_embeddings.shared import Lease, lease
+from onnx_embeddings.spec import DEFAULT_MODEL, ModelRequest
+from onnx_embeddings.stats import Counters, EngineStats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from tqdm import tqdm
+
+    from onnx_embeddings.arrays import Batch, Lengths, Tokens, Vectors
+    from onnx_embeddings.spec import ModelSpec
+
+_WINDOW = 1024  # texts that are sorted by length and planned together
+_BATCHES_AHEAD = 16  # unfinished batches that keep the lanes busy while the next window is read
+
+
+def load(  # noqa: PLR0913  every field of the request by name
+    model: str | os.PathLike[str] | ModelRequest = DEFAULT_MODEL,
+    *,
+    revision: str | None = None,
+    precision: str | None = None,
+    variant: str | None = None,
+    dim: int | None = None,
+    max_tokens: int | None = None,
+    long_text: Literal["truncate", "error"] = "truncate",
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
+    config: EngineConfig | None = None,
+) -> Engine:
+    """An engine for a model, ready to embed.
+
+    The model is found, fetched if it must be, checked and compiled, the first time; later starts
+    take it from the store. Engines of one model share one session in the process.
+
+    Args:
+        model: a name (``org/name``), a folder, or a whole `ModelRequest`; a text is a folder only
+            if it starts with ``.``, ``/``, ``~`` or a drive, a path always is one.
+        revision: see `ModelRequest`, as for all that follow up to `document_prompt`.
+        precision: see there.
+        variant: see there.
+        dim: see there.
+        max_tokens: see there.
+        long_text: see there.
+        query_prompt: see there.
+        document_prompt: see there.
+        config: how the engine works; never changes a vector.
+
+    Raises:
+        ModelError: the model can't be found, fetched, read or loaded.
+        SettingError: a value can't be used, or the model does not have what is asked for.
+    """
+    if isinstance(model, ModelRequest):
+        request = model
+    else:
+        request = ModelRequest(
+            model=os.fspath(model) if isinstance(model, str) else model,  # type: ignore[arg-type]
+            revision=revision,
+            precision=precision,
+            variant=variant,
+            dim=dim,
+            max_tokens=max_tokens,
+            long_text=long_text,
+            query_prompt=query_prompt,
+            document_prompt=document_prompt,
+        )
+    return Engine(request, config).open()
+
+
+class Engine:
+    """Texts in, vectors out, by one model.
+
+    A light handle: to make one costs nothing, `open` or the first text loads the model. It may be
+    used by many threads at a time, pickles as its request, deep-copies to itself, and opens again
+    in a forked process.
+    """
+
+    def __init__(self, request: ModelRequest, config: EngineConfig | None = None) -> None:
+        """Hold a request; nothing is read and nothing is loaded yet.
+
+        Args:
+            request: the model, and how it is used.
+            config: how the engine works; never changes a vector.
+        """
+        self._request = request
+        self._given = config or EngineConfig()
+        self._lock = threading.Lock()
+        self._lease: Lease | None = None
+        self._config = self._given
+        self._counters = Counters()
+        self._closed = False
+
+    @property
+    def request(self) -> ModelRequest:
+        """What was asked for."""
+        return self._request
+
+    @property
+    def config(self) -> EngineConfig:
+        """How the engine works; once open, with all defaults filled in."""
+        return self._config
+
+    @property
+    def spec(self) -> ModelSpec:
+        """What the request resolved to."""
+        return self._opened().spec
+
+    @property
+    def path(self) -> Path:
+        """The folder that holds the model."""
+        return self._opened().path
+
+    def open(self) -> Self:
+        """Load the model now.
+
+        Raises:
+            ModelError: the model can't be found, fetched, read or loaded.
+            SettingError: the model does not have what is asked for.
+        """
+        self._opened()
+        return self
+
+    def embed_documents(self, texts: Iterable[str], *, progress: bool = False) -> Vectors:
+        """(N, D) float32, C order: the vectors of texts that are to be found.
+
+        Args:
+            texts: any iterable of strings; empty and blank ones are embedded as the model does.
+            progress: show a bar on the standard error stream.
+
+        Returns:
+            Unit length if `spec.normalize`; row i belongs to text i; (0, D) for no texts. A text
+            without a single token (only where a model adds no special tokens) gets zeros.
+
+        Raises:
+            InputError: an item is no valid text, or too long where `long_text` is ``"error"``.
+            InferenceError: the runtime failed.
+            ClosedError: the engine was closed.
+        """
+        return self._embed(texts, self._opened().spec.document_prompt, progress=progress)
+
+    def embed_queries(self, texts: Iterable[str], *, progress: bool = False) -> Vectors:
+        """(N, D) float32, C order: the vectors of texts to search with.
+
+        Differs from `embed_documents` only in the prompt, for models that have one. Arguments,
+        result and errors are the same.
+        """
+        return self._embed(texts, self._opened().spec.query_prompt, progress=progress)
+
+    def count_tokens(self, texts: Iterable[str]) -> Lengths:
+        """(N,) int64: tokens of each text, special tokens included, without prompt and uncut.
+
+        Raises:
+            InputError: an item is no valid text.
+            ClosedError: the engine was closed.
+        """
+        return self._opened().encoder.count(text.checked(texts))
+
+    def stats(self) -> EngineStats:
+        """What this engine has done so far."""
+        return self._counters.read()
+
+    def close(self) -> None:
+        """Give the model back; the last engine of a model frees its memory. May be repeated."""
+        with self._lock:
+            self._closed = True
+            if self._lease is not None:
+                self._lease.release()
+                self._lease = None
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Engine({self._request!r}, {self._given!r})"
+
+    def __reduce__(self) -> tuple[type[Engine], tuple[ModelRequest, EngineConfig]]:
+        return Engine, (self._request, self._given)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def _opened(self) -> Lease:
+        held = self._lease
+        if held is not None and not held.inherited:
+            return held
+        with self._lock:
+            if self._closed:
+                raise ClosedError(self._request.model)
+            if self._lease is None or self._lease.inherited:
+                config = self._given.resolved()
+                self._config = replace(config, lanes=config.lanes or available_processors())
+                self._lease = lease(self._request, self._config)
+                # An engine that is dropped without close() gives its model back too.
+                weakref.finalize(self, self._lease.release)
+            return self._lease
+
+    def _embed(self, texts: Iterable[str], prompt: str, *, progress: bool) -> Vectors:
+        items = text.prompted(text.checked(texts), prompt)
+        run = _Run(self._opened(), self._config, self._counters, len(items))
+        with _bar(len(items)) if progress else nullcontext() as bar:
+            return run.embed(items, bar)
+
+
+class _Run:
+    """One call of `embed_documents` or `embed_queries`."""
+
+    def __init__(
+        self, held: Lease, config: EngineConfig, counters: Counters, number_of_texts: int
+    ) -> None:
+        self.spec = held.spec
+        self.encoder = held.encoder
+        self.sessions = held.sessions
+        self.lanes = config.lanes or 1
+        self.budget = config.batch_tokens
+        self.counters = counters
+        # Zeros stay for a text without a single token.
+        self.vectors = np.zeros((number_of_texts, held.spec.dim), np.float32)
+
+    def embed(self, texts: list[str], bar: tqdm[Any] | None) -> Vectors:
+        call = process_scheduler().call(self.on_a_lane, lanes=self.lanes)
+        for first in range(0, len(texts), _WINDOW):
+            tokens = self.tokens(texts, first)
+            planned = [(tokens, rows, first) for rows in self.plan(tokens)]
+            lone = len(planned) == 1 and len(texts) <= _WINDOW
+            if lone and process_scheduler().run_alone(lambda item=planned[0]: self.alone(item)):
+                continue
+            call.put(planned)
+            last = first + _WINDOW >= len(texts)
+            while call.unfinished > (0 if last else _BATCHES_AHEAD):
+                finished = call.wait(unfinished=call.unfinished - 1)
+                if bar is not None:
+                    bar.update(sum(len(rows) for _, rows, _ in finished))
+        if bar is not None:
+            bar.update(bar.total - bar.n)
+        return self.vectors
+
+    def tokens(self, texts: list[str], first: int) -> Tokens:
+        """The token ids of a window of texts."""
+        tokens = self.encoder.encode(texts[first : first + _WINDOW])
+        too_long = tokens.counts > self.spec.max_tokens
+        if self.spec.long_text == "error" and too_long.any():
+            row = int(np.argmax(too_long))
+            raise InputError(
+                f"{tokens.counts[row]} tokens, and this model takes {self.spec.max_tokens}",
+                index=first + row,
+                hint="split it, or set long_text='truncate' to have it cut",
+            )
+        self.counters.add(
+            texts=len(tokens.ids),
+            tokens=int(tokens.lengths.sum()),
+            cut_texts=int(np.count_nonzero(too_long)),
+        )
+        return tokens
+
+    def plan(self, tokens: Tokens) -> list[Lengths]:
+        """The rows of each batch."""
+        one_by_one = self.sessions.one_by_one
+        return batches.plan(tokens.lengths, budget=self.budget, one_by_one=one_by_one)
+
+    def on_a_lane(self, item: tuple[Tokens, Lengths, int]) -> None:
+        """Embed one batch, beside others."""
+        tokens, rows, first = item
+        batch = batches.pack(tokens, rows)
+        self.keep(batch, self.sessions.run(batch), first)
+
+    def alone(self, item: tuple[Tokens, Lengths, int]) -> None:
+        """Embed one batch that has the machine for itself."""
+        tokens, rows, first = item
+        batch = batches.pack(tokens, rows)
+        self.keep(batch, self.sessions.run_alone(batch, threads=self.lanes), first)
+
+    def keep(self, batch: Batch, token_vectors: Any, first: int) -> None:
+        """Pool, finish and store the vectors of a batch."""
+        pooled = pooling.pool(token_vectors, batch.lengths, self.spec.pooling)
+        finished = vectors.finish(pooled, dim=self.spec.dim, normalize=self.spec.normalize)
+        finite = np.isfinite(finished).all(axis=1)
+        if not finite.all():
+            index = first + int(batch.rows[np.argmin(finite)])
+            raise InferenceError(
+                batch.shape, f"the vector of the text at index {index} is not finite"
+            )
+        self.vectors[batch.rows + first] = finished
+        texts, longest = batch.shape
+        self.counters.add(batches=1, padded_tokens=texts * longest)
+
+
+def _bar(total: int) -> AbstractContextManager[tqdm[Any]]:
+    from tqdm import tqdm
+
+    return tqdm(total=total, desc="Embedding", unit=" texts", smoothing=0)

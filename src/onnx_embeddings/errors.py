@@ -1,0 +1,187 @@
+"""Every exception of this package, under one root.
+
+::
+
+    OnnxEmbeddingsError(Exception)
+    ├── ModelError                     the model cannot be used
+    │   ├── ModelNotFoundError         + FileNotFoundError   .model  .looked_in
+    │   ├── ModelFormatError           + ValueError          .path  .reason
+    │   ├── DownloadError              + ConnectionError     .source  .reason
+    │   ├── VerificationError          + ValueError          .path  .expected  .found
+    │   └── StoreError                 + OSError             .folder  .reason
+    ├── SettingError                   + ValueError          .name  .value  .reason
+    ├── InputError                     + ValueError          .reason  .index of the bad text
+    ├── InferenceError                 + RuntimeError        .shape of the batch  .reason
+    └── ClosedError                    + RuntimeError        .model
+
+The second base lets handlers that know only built-in exceptions work too. A message says what is
+wrong, then, on a line of its own, ``Hint:`` and the next step. Every error survives pickling.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class OnnxEmbeddingsError(Exception):
+    """Root of all errors of this package."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        self.hint = hint
+        super().__init__(f"{message}\nHint: {hint}" if hint else message)
+
+    def __str__(self) -> str:
+        # A second base such as OSError or KeyError would print the message its own way.
+        return str(self.args[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Subclasses take other arguments than the message, so rebuild without calling them.
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(
+    kind: type[OnnxEmbeddingsError], args: tuple[Any, ...], state: dict[str, Any]
+) -> OnnxEmbeddingsError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class ModelError(OnnxEmbeddingsError):
+    """The model cannot be used."""
+
+
+class ModelNotFoundError(ModelError, FileNotFoundError):
+    """No source has the model, or its folder does not exist.
+
+    Attributes:
+        model: the name or the folder that was asked for.
+        looked_in: each place that was tried, with what was found there.
+    """
+
+    def __init__(self, model: str, looked_in: Sequence[str] = (), hint: str | None = None) -> None:
+        self.model = model
+        self.looked_in = tuple(looked_in)
+        places = "".join(f"\n  - {place}" for place in self.looked_in)
+        super().__init__(f"model {model!r} was not found{', looked in:' if places else ''}{places}", hint)
+
+
+class ModelFormatError(ModelError, ValueError):
+    """The files of the model are damaged, incomplete, or of a kind that is not supported.
+
+    Attributes:
+        path: the file or folder that is wrong.
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, path: object, reason: str, hint: str | None = None) -> None:
+        self.path = str(path)
+        self.reason = reason
+        super().__init__(f"{self.path}: {reason}", hint)
+
+
+class DownloadError(ModelError, ConnectionError):
+    """A file could not be fetched.
+
+    Attributes:
+        source: where it was to come from.
+        reason: what happened.
+    """
+
+    def __init__(self, source: str, reason: str, hint: str | None = None) -> None:
+        self.source = source
+        self.reason = reason
+        super().__init__(f"download from {source} failed: {reason}", hint)
+
+
+class VerificationError(ModelError, ValueError):
+    """A file does not have the content that it must have.
+
+    Attributes:
+        path: the file.
+        expected: the sha256 it must have, in hexadecimal.
+        found: the sha256 it has.
+    """
+
+    def __init__(self, path: object, expected: str, found: str, hint: str | None = None) -> None:
+        self.path = str(path)
+        self.expected = expected
+        self.found = found
+        super().__init__(f"{self.path} has sha256 {found}, expected {expected}", hint)
+
+
+class StoreError(ModelError, OSError):
+    """The folder that keeps models cannot be read or written.
+
+    Attributes:
+        folder: the folder.
+        reason: what the operating system says.
+    """
+
+    def __init__(self, folder: object, reason: str, hint: str | None = None) -> None:
+        self.folder = str(folder)
+        self.reason = reason
+        super().__init__(
+            f"model store {self.folder}: {reason}",
+            hint or "set ONNX_EMBEDDINGS_HOME to a folder that is writable and has space",
+        )
+
+
+class SettingError(OnnxEmbeddingsError, ValueError):
+    """A setting has a value that it cannot have.
+
+    Attributes:
+        name: the setting.
+        value: the value that was given.
+        reason: what it must be.
+    """
+
+    def __init__(self, name: str, value: object, reason: str, hint: str | None = None) -> None:
+        self.name = name
+        self.value = value
+        self.reason = reason
+        super().__init__(f"{name}={value!r}: {reason}", hint)
+
+
+class InputError(OnnxEmbeddingsError, ValueError):
+    """A text cannot be embedded.
+
+    Attributes:
+        reason: what is wrong with it.
+        index: its place in the input, from 0; None if the input as a whole is wrong.
+    """
+
+    def __init__(self, reason: str, *, index: int | None = None, hint: str | None = None) -> None:
+        self.reason = reason
+        self.index = index
+        super().__init__(reason if index is None else f"text at index {index}: {reason}", hint)
+
+
+class InferenceError(OnnxEmbeddingsError, RuntimeError):
+    """The runtime failed, or the model returned numbers that are not finite.
+
+    Attributes:
+        shape: (texts, longest text in tokens) of the batch.
+        reason: what the runtime said.
+    """
+
+    def __init__(self, shape: tuple[int, int], reason: str, hint: str | None = None) -> None:
+        self.shape = shape
+        self.reason = reason
+        super().__init__(f"batch of {shape[0]} texts, longest {shape[1]} tokens: {reason}", hint)
+
+
+class ClosedError(OnnxEmbeddingsError, RuntimeError):
+    """The engine was closed.
+
+    Attributes:
+        model: the model that it ran.
+    """
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        super().__init__(f"engine for {model} is closed", "call onnx_embeddings.load() again")

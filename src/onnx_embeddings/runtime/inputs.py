@@ -1,0 +1,56 @@
+"""A batch in, the inputs of a graph out: packed for our own graphs, padded for all others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from onnx_embeddings.arrays import Batch, Lengths, TokenVectors
+
+_EMPTY_PLACE = np.float32(-1e9)  # exp() of it is 0, and a sum with it does not overflow
+
+
+def packed(batch: Batch) -> dict[str, npt.NDArray[np.int64] | npt.NDArray[np.float32]]:
+    """The inputs of a graph of our compiler; `compiler.bert.write` says what they are."""
+    texts, longest = batch.shape
+    row, position = _places(batch.lengths)
+    unpack = np.zeros((texts, longest), np.int64)
+    unpack[row, position] = np.arange(len(batch.ids))
+    empty = np.arange(longest) >= batch.lengths[:, None]
+    mask = np.where(empty, _EMPTY_PLACE, np.float32(0))
+    return {
+        "ids": batch.ids,
+        "positions": position,
+        "unpack": unpack,
+        "pack": row * longest + position,
+        "mask": mask[:, None, None, :],
+    }
+
+
+def padded(batch: Batch, pad_id: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """(ids, mask), both (B, S) int64; padding stands to the right."""
+    shape = batch.shape
+    row, position = _places(batch.lengths)
+    ids = np.full(shape, pad_id, np.int64)
+    ids[row, position] = batch.ids
+    mask = np.zeros(shape, np.int64)
+    mask[row, position] = 1
+    return ids, mask
+
+
+def unpadded(hidden: TokenVectors, lengths: Lengths) -> TokenVectors:
+    """(B, S, H) -> (T, H): the vectors of the tokens, without those of the padding."""
+    tokens: TokenVectors = hidden[_places(lengths)]
+    return tokens
+
+
+def _places(lengths: Lengths) -> tuple[Lengths, Lengths]:
+    """For each token: (the row of its text, its place in the text)."""
+    ends = np.cumsum(lengths)
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    position = np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
+    return row, position

@@ -1,0 +1,114 @@
+"""Batches in, token vectors out, by ONNX Runtime on the processor. The only door to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnxruntime
+
+from onnx_embeddings.errors import InferenceError, ModelFormatError
+from onnx_embeddings.runtime import inputs
+
+if TYPE_CHECKING:
+    from onnx_embeddings.arrays import Batch, Graph, TokenVectors
+
+# No telemetry, and warnings of the graph optimiser are nothing that a user could act on.
+onnxruntime.disable_telemetry_events()
+_ERRORS_ONLY = 3
+_SPIN_MICROSECONDS = 200  # long enough to catch the next operator, too short to be seen when idle
+_DTYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(float)": np.float32}
+_ROLES = {"input_ids": "ids", "attention_mask": "mask", "token_type_ids": "types"}
+
+
+class Session:
+    """One loaded graph. `run` may be called by many threads at a time."""
+
+    def __init__(self, graph: Graph, *, threads: int = 1) -> None:
+        """Load the graph.
+
+        `one_by_one` says whether texts must run alone, because a result depends on the batch.
+
+        Args:
+            graph: what to load.
+            threads: how many work on one batch. The default is one, because several batches at a
+                time, each on one thread, are faster than one batch on several.
+
+        Raises:
+            ModelFormatError: the runtime does not accept the graph.
+        """
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = _ERRORS_ONLY
+        # Plans of memory are kept for every shape ever seen, and here no shape comes twice.
+        options.enable_mem_pattern = False
+        if threads == 1:
+            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        else:
+            spin = str(_SPIN_MICROSECONDS)
+            options.add_session_config_entry("session.intra_op.spin_duration_us", spin)
+        try:
+            self._session = onnxruntime.InferenceSession(
+                graph.path, options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # the runtime's exceptions have no common base but this
+            raise ModelFormatError(graph.path, f"the runtime refuses it: {error}") from error
+        self._output = graph.output
+        self._feeds: _Packed | _Padded = (
+            _Packed() if graph.layout == "packed" else _Padded(self._session, graph)
+        )
+        self.one_by_one = graph.one_by_one or not self._feeds.masks
+
+    def run(self, batch: Batch) -> TokenVectors:
+        """(T, H) float32: one vector per token, in the order of the batch.
+
+        Raises:
+            InferenceError: the runtime fails.
+        """
+        try:
+            result = self._session.run([self._output], self._feeds.inputs(batch))[0]
+        except Exception as error:  # as above
+            raise InferenceError(batch.shape, str(error)) from error
+        return self._feeds.tokens(result, batch).astype(np.float32, copy=False)
+
+
+class _Packed:
+    """A graph of our own compiler."""
+
+    masks = True
+
+    def inputs(self, batch: Batch) -> dict[str, Any]:
+        return inputs.packed(batch)
+
+    def tokens(self, result: TokenVectors, batch: Batch) -> TokenVectors:  # noqa: ARG002
+        return result
+
+
+class _Padded:
+    """Any other graph: ids, and where the graph has them a mask and the types of tokens."""
+
+    def __init__(self, session: onnxruntime.InferenceSession, graph: Graph) -> None:
+        self._pad_id = graph.pad_id
+        self._takes: list[tuple[str, str, type[np.generic]]] = []
+        for value in session.get_inputs():
+            role, dtype = _ROLES.get(value.name), _DTYPES.get(value.type)
+            if role is None or dtype is None:
+                raise ModelFormatError(
+                    graph.path,
+                    f"wants an input {value.name!r} of type {value.type}",
+                    f"known are {', '.join(_ROLES)}, of whole numbers",
+                )
+            self._takes.append((value.name, role, dtype))
+        roles = {role for _, role, _ in self._takes}
+        if "ids" not in roles:
+            raise ModelFormatError(graph.path, "has no input named input_ids")
+        self.masks = "mask" in roles
+
+    def inputs(self, batch: Batch) -> dict[str, Any]:
+        ids, mask = inputs.padded(batch, self._pad_id)
+        values = {"ids": ids, "mask": mask, "types": np.zeros_like(ids)}
+        return {name: values[role].astype(dtype) for name, role, dtype in self._takes}
+
+    def tokens(self, result: TokenVectors, batch: Batch) -> TokenVectors:
+        return inputs.unpadded(result, batch.lengths)

@@ -1,0 +1,192 @@
+"""Many callers in, the lanes of the process out: how much work runs at a time, and whose.
+
+A lane is a thread that runs one batch after the other. There are as many as the process has
+processors (or as the largest `lanes` asked for), over all engines and all callers, so that twenty
+callers do not mean twenty computations at a time. Lanes take from the callers in turn: a short call
+never waits for a long one to end, only for the batches that are running.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Item = TypeVar("Item")
+
+
+class Call(Generic[Item]):
+    """The work of one caller, item by item.
+
+    Items are added by `put`, also while others run. The first error drops what has not started,
+    and `wait` raises it, in this caller and in no other.
+    """
+
+    def __init__(self, work: Callable[[Item], None], *, lanes: int, of: Scheduler) -> None:
+        """Use `Scheduler.call`."""
+        self.work = work
+        self.lanes = lanes
+        self.items: deque[Item] = deque()
+        self.running = 0
+        self.finished: list[Item] = []
+        self.error: BaseException | None = None
+        self._scheduler = of
+
+    def put(self, items: Sequence[Item]) -> None:
+        """Add items; they start as lanes become free."""
+        self._scheduler.put(self, items)
+
+    def wait(self, *, unfinished: int = 0) -> list[Item]:
+        """Wait until at most so many items are unfinished.
+
+        Returns:
+            The items that have finished since the last wait.
+
+        Raises:
+            BaseException: whatever the work on an item raised.
+        """
+        return self._scheduler.wait(self, unfinished)
+
+    @property
+    def unfinished(self) -> int:
+        """How many items wait or run."""
+        return len(self.items) + self.running
+
+    @property
+    def ready(self) -> bool:
+        """Whether a lane could start an item now."""
+        return bool(self.items) and self.running < self.lanes
+
+
+class Scheduler:
+    """The lanes of a process."""
+
+    def __init__(self) -> None:
+        """Start with no lanes; they come with the first work."""
+        self._changed = threading.Condition()
+        self._calls: deque[Call[object]] = deque()
+        self._threads = 0
+        self._running = 0
+
+    def call(self, work: Callable[[Item], None], *, lanes: int) -> Call[Item]:
+        """A new caller.
+
+        Args:
+            work: what to do with an item; called on a lane.
+            lanes: how many items of this caller may run at a time.
+        """
+        return Call(work, lanes=lanes, of=self)
+
+    def run_alone(self, work: Callable[[], None]) -> bool:
+        """Run this at once, on the caller's own thread, if nothing else runs or waits.
+
+        Saves a lone query the way to a lane and back, and lets it use the whole machine.
+
+        Returns:
+            Whether it was run.
+        """
+        with self._changed:
+            if self._running or self._calls:
+                return False
+            self._running += 1
+        try:
+            work()
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+        return True
+
+    def put(self, call: Call[Item], items: Sequence[Item]) -> None:
+        """See `Call.put`."""
+        with self._changed:
+            if call.error is None:
+                if not call.items:
+                    self._calls.append(call)  # type: ignore[arg-type]  # lanes don't look inside
+                call.items.extend(items)
+            while self._threads < call.lanes:
+                self._threads += 1
+                # Daemons: they hold no work of their own that could be lost at exit, and unlike
+                # an executor's they still work in exit handlers.
+                threading.Thread(
+                    target=self._lane, name=f"onnx-embeddings-lane-{self._threads}", daemon=True
+                ).start()
+            self._changed.notify_all()
+
+    def wait(self, call: Call[Item], unfinished: int) -> list[Item]:
+        """See `Call.wait`."""
+        with self._changed:
+            try:
+                self._changed.wait_for(
+                    lambda: call.error is not None or call.unfinished <= unfinished
+                )
+                if call.error is not None:
+                    # What still runs of this call writes into the caller's arrays.
+                    self._changed.wait_for(lambda: not call.running)
+                    raise call.error
+            except BaseException:
+                self._drop(call)
+                raise
+            finished, call.finished = call.finished, []
+            return finished
+
+    def _drop(self, call: Call[Item]) -> None:
+        call.items.clear()
+        if call in self._calls:
+            self._calls.remove(call)  # type: ignore[arg-type]
+
+    def _lane(self) -> None:
+        while True:
+            with self._changed:
+                call = self._changed.wait_for(self._next)
+                item = call.items.popleft()
+                if call.items:
+                    self._calls.append(call)
+                call.running += 1
+                self._running += 1
+            error: BaseException | None = None
+            try:
+                call.work(item)
+            except BaseException as caught:  # noqa: BLE001  the caller raises it, the lane lives on
+                error = caught
+            with self._changed:
+                call.running -= 1
+                call.finished.append(item)
+                self._running -= 1
+                if error is not None and call.error is None:
+                    call.error = error
+                    self._drop(call)
+                self._changed.notify_all()
+            # Keep nothing of the caller's alive while waiting for the next one.
+            del call, item, error
+
+    def _next(self) -> Call[object] | None:
+        """Take the next caller with something to start off the queue."""
+        for _ in range(len(self._calls)):
+            call = self._calls.popleft()
+            if call.ready:
+                return call
+            self._calls.append(call)
+        return None
+
+
+_process = Scheduler()
+
+
+def process_scheduler() -> Scheduler:
+    """The one scheduler of this process."""
+    return _process
+
+
+def _after_fork() -> None:
+    # The lanes did not come along into the child, and its lock may be held by one of them.
+    global _process  # noqa: PLW0603
+    _process = Scheduler()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

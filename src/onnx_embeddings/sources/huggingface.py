@@ -1,0 +1,217 @@
+"""A model's name in, a verified snapshot from the hub out. The only door to huggingface_hub.
+
+Written for huggingface_hub 0.30 to 2.x, which stand on three different HTTP libraries.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import queue
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from onnx_embeddings.errors import (
+    DownloadError,
+    ModelFormatError,
+    ModelNotFoundError,
+    OnnxEmbeddingsError,
+    StoreError,
+    VerificationError,
+)
+from onnx_embeddings.sources import hub_cache
+from onnx_embeddings.sources.files import needed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onnx_embeddings.catalog import CatalogModel
+    from onnx_embeddings.sources.files import Wanted
+    from onnx_embeddings.store import Store
+
+logger = logging.getLogger(__name__)
+
+PROBE_S = 2.0
+"""Longest wait for a sign of life, in seconds; huggingface_hub alone gives up after some 20."""
+
+_LISTING_S = 10.0
+_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
+_NETWORK_HINT = (
+    "check the connection and the proxy (HTTPS_PROXY; SSL_CERT_FILE and REQUESTS_CA_BUNDLE for the "
+    "certificates of a company), or give a folder that holds the model's files"
+)
+
+
+def fetch(wanted: Wanted, store: Store) -> Path:
+    """The folder of a snapshot that holds all that an engine needs, fetched where it is not there.
+
+    Files go to the Hugging Face cache, which other tools share.
+
+    Raises:
+        ModelNotFoundError: the hub refuses: no such model or revision, or no permission.
+        ModelFormatError: the repository has no files that an engine can use.
+        VerificationError: a file has, twice, not the content that the catalog knows.
+        DownloadError: the hub cannot be reached, or fails.
+        StoreError: the cache cannot be written.
+    """
+    hub = _Hub(wanted)
+    with hub.translated():
+        hub.check_alive()
+        listing = hub.listing()
+        choice = needed(listing, hub.json, variant=wanted.variant)
+        lacking = [name for name in choice.files if name not in listing]
+        if lacking:
+            raise ModelFormatError(
+                f"{hub.host}/{wanted.name}", f"the repository has no {', '.join(lacking)}"
+            )
+        logger.info("fetching %d files of %s from %s", len(choice.files), wanted.name, hub.host)
+        for name in choice.absent:
+            hub.note_absent(name)
+        for name in choice.files:
+            hub.file(name)
+        if wanted.known is not None:
+            hub.verify(wanted.known, store)
+    return hub.folder
+
+
+class _Hub:
+    """One repository at one commit."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        from huggingface_hub import constants
+
+        self._repo = wanted.name
+        self._revision = wanted.revision
+        # The library asks once, when it is imported; a program may set it later.
+        self._endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or constants.ENDPOINT
+        self._cache = hub_cache.folder()
+        self._commit = ""
+        address = urlsplit(self._endpoint)
+        self.host = f"{address.hostname}:{address.port}" if address.port else str(address.hostname)
+
+    @property
+    def folder(self) -> Path:
+        """The snapshot's folder."""
+        name = f"models--{self._repo.replace('/', '--')}"
+        return self._cache / name / "snapshots" / self._commit
+
+    def check_alive(self) -> None:
+        """Raise DownloadError unless the hub gives any sane answer within `PROBE_S`."""
+        from huggingface_hub.utils import get_session
+
+        answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+        def ask() -> None:
+            try:
+                status = get_session().head(self._endpoint, timeout=PROBE_S).status_code
+                answers.put(f"it answers {status}" if status >= 500 else None)  # noqa: PLR2004
+            except Exception as error:  # noqa: BLE001 - three HTTP libraries, no common base
+                answers.put(f"{type(error).__name__}: {error}")
+
+        # Looking up a host name takes no time limit, so it has a thread that may be left behind.
+        threading.Thread(target=ask, name="hub-probe", daemon=True).start()
+        try:
+            problem = answers.get(timeout=PROBE_S)
+        except queue.Empty:
+            problem = f"no answer within {PROBE_S:g} s"
+        if problem is not None:
+            raise DownloadError(self.host, problem, _NETWORK_HINT)
+
+    def listing(self) -> frozenset[str]:
+        """The names of all files; pins the commit that everything else is taken from."""
+        from huggingface_hub import HfApi
+
+        api = HfApi(endpoint=self._endpoint)
+        info = api.model_info(self._repo, revision=self._revision, timeout=_LISTING_S)
+        self._commit = str(info.sha)
+        return frozenset(sibling.rfilename for sibling in info.siblings or ())
+
+    def file(self, name: str, *, force: bool = False) -> Path:
+        """The file in the cache, fetched where it is not there."""
+        from huggingface_hub import hf_hub_download
+
+        path = hf_hub_download(
+            self._repo,
+            name,
+            # By branch or tag once, so that the cache knows next time which commit that is.
+            revision=self._revision if name == "config.json" else self._commit,
+            cache_dir=self._cache,
+            endpoint=self._endpoint,
+            force_download=force,
+        )
+        return Path(str(path))
+
+    def json(self, name: str) -> Any:
+        """The content of a JSON file."""
+        file = self.file(name)
+        try:
+            return json.loads(file.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise ModelFormatError(file, f"is not valid JSON: {error}") from error
+
+    def note_absent(self, name: str) -> None:
+        """Have the cache remember that the repository has no such file."""
+        from huggingface_hub.errors import EntryNotFoundError
+
+        with suppress(EntryNotFoundError):
+            self.file(name)
+
+    def verify(self, known: CatalogModel, store: Store) -> None:
+        """Compare what was fetched with the catalog; what differs is fetched once more."""
+        for file in known.files:
+            path = self.folder / file.path
+            if not path.is_file() or store.sha256(path) == file.sha256:
+                continue
+            logger.warning("%s is not what the catalog knows, fetching it once more", path)
+            found = store.sha256(self.file(file.path, force=True))
+            if found != file.sha256:
+                raise VerificationError(
+                    path, file.sha256, found, f"{self.host} serves another file: it is not used"
+                )
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Turn whatever the library raises into an error of ours."""
+        from huggingface_hub import errors
+
+        try:
+            yield
+        except OnnxEmbeddingsError:
+            raise
+        except errors.GatedRepoError as error:
+            hint = f"accept its conditions at {self._endpoint}/{self._repo}, then log in with "
+            raise self._refused(error, f"{hint}`hf auth login` or set HF_TOKEN") from error
+        except errors.RevisionNotFoundError as error:
+            raise self._refused(error, f"check the revision {self._revision!r}") from error
+        except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
+            raise self._refused(error) from error
+        except Exception as error:
+            status = getattr(getattr(error, "response", None), "status_code", None)
+            if status in {401, 403, 404}:
+                raise self._refused(error) from error
+            if isinstance(error, OSError) and error.errno in _DISK:
+                hint = "set HF_HUB_CACHE to a folder that is writable and has space"
+                raise StoreError(self._cache, str(error), hint) from error
+            # The library hides the reason behind "cannot find the requested files locally".
+            reason = _first_line(error.__cause__ or error)
+            raise DownloadError(self.host, reason, _NETWORK_HINT) from error
+
+    def _refused(self, error: Exception, hint: str | None = None) -> ModelNotFoundError:
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        answer = f"answers {status}" if status else _first_line(error)
+        return ModelNotFoundError(
+            self._repo,
+            [f"hub {self.host}: {answer}"],
+            hint
+            or "check the spelling; for a private model log in with `hf auth login` or set HF_TOKEN",
+        )
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

@@ -1,0 +1,45 @@
+"""What an engine has done so far."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStats:
+    """Counts since the engine was made.
+
+    Attributes:
+        texts: texts embedded.
+        tokens: tokens that went through the model, special tokens included.
+        cut_texts: texts that were longer than the limit and were cut.
+        batches: runs of the model.
+        padded_tokens: texts times tokens of the longest, summed over the batches.
+    """
+
+    texts: int = 0
+    tokens: int = 0
+    cut_texts: int = 0
+    batches: int = 0
+    padded_tokens: int = 0
+
+
+class Counters:
+    """`EngineStats` that many threads add to."""
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self._lock = threading.Lock()
+        self._stats = EngineStats()
+
+    def add(self, **counts: int) -> None:
+        """Add to the fields named."""
+        with self._lock:
+            now = self._stats
+            self._stats = replace(now, **{k: getattr(now, k) + n for k, n in counts.items()})
+
+    def read(self) -> EngineStats:
+        """The counts now."""
+        with self._lock:
+            return self._stats

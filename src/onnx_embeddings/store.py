@@ -1,0 +1,177 @@
+"""The folder on disk that keeps models: whole and verified, or not there at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import secrets
+import shutil
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from onnx_embeddings.errors import ModelFormatError, OnnxEmbeddingsError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+
+class Store:
+    """Keeps models, downloaded and compiled, and what is known of the content of files.
+
+    Attributes:
+        home: the folder of all this; made when something is first written.
+        models: downloaded models, ``<org>--<name>/<revision>/``.
+        compiled: models as the runtime reads them, ``<name>-<key>/``.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.models = home / "models"
+        self.compiled = home / "compiled"
+        self._locks = home / "locks"
+        self._digests = home / "digests"
+
+    def publish(self, folder: Path, write: Callable[[Path], None]) -> Path:
+        """A folder that exists with all that `write` puts in it, or not at all.
+
+        An existing folder is returned at once, untouched, so a read-only store serves what it has.
+        Otherwise one writer, of all threads and processes, fills a temporary folder beside it that
+        is renamed when everything is on the disk. Whatever `write` raises passes through, and
+        nothing stays behind.
+
+        Args:
+            folder: where the result must lie; a new content takes a new name.
+            write: called with an empty folder, to fill it.
+
+        Raises:
+            StoreError: the disk is full, may not be written, or fails otherwise.
+        """
+        if folder.is_dir():
+            return folder
+        try:
+            with self._locked(folder):
+                if not folder.is_dir():
+                    _write_and_rename(folder, write)
+        except OnnxEmbeddingsError:
+            raise  # some are OSErrors too, but they already say what they mean
+        except OSError as error:
+            raise StoreError(folder, str(error)) from error
+        return folder
+
+    def sha256(self, file: Path) -> str:
+        """The sha256 of a file, in hexadecimal.
+
+        Read once; afterwards a file of the same real path, size, modification time and inode is
+        taken to have the same content. A store that cannot be written costs only the time to read
+        again.
+
+        Raises:
+            ModelFormatError: the file cannot be read.
+        """
+        real = os.path.realpath(file)
+        memo = self._digests / f"{hashlib.sha256(os.fsencode(real)).hexdigest()}.json"
+        try:
+            before = _identity(real)
+            known = _read_memo(memo)
+            if known is not None and known[:-1] == before:
+                return str(known[-1])
+            with open(real, "rb") as stream:  # noqa: PTH123 - a real path is a str
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            unchanged = _identity(real) == before
+        except OSError as error:
+            raise ModelFormatError(file, f"cannot be read: {error}") from error
+        if unchanged:
+            try:
+                _write_memo(memo, [*before, digest])
+            except OSError as error:
+                logger.debug("sha256 of %s is not remembered: %s", real, error)
+        return digest
+
+    @contextmanager
+    def _locked(self, folder: Path) -> Iterator[None]:
+        """Hold the one lock of a folder, between threads and between processes."""
+        from filelock import FileLock, Timeout
+
+        self._locks.mkdir(parents=True, exist_ok=True)
+        name = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()
+        lock = FileLock(self._locks / f"{name}.lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            logger.info("waiting for another process or thread to finish %s", folder)
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def _write_and_rename(folder: Path, write: Callable[[Path], None]) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # The caller has the lock: a temporary folder of this name belongs to a writer that died.
+    stale = re.compile(rf"\.tmp-[0-9a-f]{{8}}-{re.escape(folder.name)}")
+    for sibling in folder.parent.iterdir():
+        if stale.fullmatch(sibling.name):
+            shutil.rmtree(sibling, ignore_errors=True)
+    temporary = folder.with_name(f".tmp-{secrets.token_hex(4)}-{folder.name}")
+    temporary.mkdir()
+    try:
+        write(temporary)
+        _sync_tree(temporary)
+        temporary.rename(folder)
+        _sync_directory(folder.parent)
+    finally:
+        # Gone already after the rename; in every other case it is of no use.
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _sync_tree(folder: Path) -> None:
+    for root, _, names in os.walk(folder):
+        for name in names:
+            # Windows flushes only files that are open for writing.
+            with open(os.path.join(root, name), "rb+") as stream:  # noqa: PTH118, PTH123
+                os.fsync(stream.fileno())
+        _sync_directory(root)
+
+
+def _sync_directory(folder: str | Path) -> None:
+    if not hasattr(os, "O_DIRECTORY"):  # Windows has no such thing
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):  # some network file systems refuse it for directories
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _identity(real: str) -> list[str | int]:
+    status = os.stat(real)  # noqa: PTH116 - a real path is a str
+    return [real, status.st_size, status.st_mtime_ns, status.st_ino]
+
+
+def _read_memo(memo: Path) -> list[object] | None:
+    try:
+        known = json.loads(memo.read_bytes())
+    except (OSError, ValueError):
+        return None
+    is_sound = (
+        isinstance(known, list) and bool(known) and re.fullmatch("[0-9a-f]{64}", str(known[-1]))
+    )
+    return known if is_sound else None
+
+
+def _write_memo(memo: Path, known: list[str | int]) -> None:
+    memo.parent.mkdir(parents=True, exist_ok=True)
+    temporary = memo.with_suffix(f".{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.write_text(json.dumps(known), encoding="utf-8")
+        temporary.replace(memo)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,65 @@
+"""Texts in, checked and prompted texts out. The caller's text is never rewritten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnx_embeddings.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def checked(texts: Iterable[str]) -> list[str]:
+    """The texts as a list.
+
+    Raises:
+        InputError: `texts` is one text and no list of them, or an item is no valid text.
+    """
+    if isinstance(texts, str):
+        raise InputError("one text where a list of texts is wanted", hint="put it in a list: [text]")
+    if isinstance(texts, (bytes, bytearray)) or getattr(texts, "ndim", 1) != 1:
+        raise InputError(f"{type(texts).__name__} where a list of texts is wanted")
+    try:
+        items = list(texts)
+    except TypeError as error:
+        raise InputError(f"{type(texts).__name__} where a list of texts is wanted") from error
+    return [_checked(text, index) for index, text in enumerate(items)]
+
+
+def prompted(texts: list[str], prompt: str) -> list[str]:
+    """The texts with the model's prompt in front."""
+    return [prompt + text for text in texts] if prompt else texts
+
+
+def _checked(text: object, index: int) -> str:
+    if not isinstance(text, str):
+        raise InputError(_not_a_text(text), index=index, hint=_hint(text))
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"lone surrogate {text[error.start]!a} at character {error.start}",
+                index=index,
+                hint="decode the source with errors='replace', or drop such characters",
+            ) from error
+    # numpy's str_ and other subclasses become plain texts.
+    return text if type(text) is str else str(text)
+
+
+def _not_a_text(value: object) -> str:
+    name = type(value).__name__
+    if value is None or isinstance(value, float | int | bool):
+        return f"{value!r} ({name}) is not a text"
+    return f"a value of type {name} is not a text"
+
+
+def _hint(value: object) -> str:
+    if isinstance(value, bytes | bytearray):
+        return "decode it first: value.decode('utf-8')"
+    if hasattr(value, "page_content"):
+        return "pass its page_content"
+    if isinstance(value, list | tuple):
+        return "texts must be a flat list of strings; join the parts first"
+    return "drop missing values before embedding, or replace them by ''"

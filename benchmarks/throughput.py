@@ -323,12 +323,12 @@ def table(result: dict[str, Any]) -> str:
         f"{facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB",
         f"{corpus['texts']} texts of {corpus['mean_tokens']:.1f} tokens on average, cut at {CUT}",
         "",
-        f"{'':32}{'texts/s':>9}{'ours is':>9}{'peak MB':>9}{'cosine':>11}",
+        f"{'':32}{'texts/s':>9}{'ours is':>9}{'peak MB':>9}{'cores':>7}{'cosine':>11}",
     ]
     for name, row in result["bulk"].items():
         lines.append(
             f"{name:32}{row['texts_per_second']:9.1f}{row['ours_is_faster_by']:8.2f}x"
-            f"{row['peak_mb']:9.0f}{row['least_cosine_to_ours']:11.7f}"
+            f"{row['peak_mb']:9.0f}{row['cores_busy']:7.2f}{row['least_cosine_to_ours']:11.7f}"
         )
     lines += ["", f"{'':32}{'p50 ms':>9}{'p99 ms':>9}{'start s':>9}"]
     for name, row in result["lone_query"].items():

@@ -9,13 +9,11 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import numpy as np
-
-from onnx_embeddings import batches, pooling, text, vectors
+from onnx_embeddings import text
 from onnx_embeddings.config import EngineConfig
-from onnx_embeddings.errors import ClosedError, InferenceError, InputError
+from onnx_embeddings.embedding import Embedding
+from onnx_embeddings.errors import ClosedError
 from onnx_embeddings.runtime.threads import available_processors
-from onnx_embeddings.scheduler import process_scheduler
 from onnx_embeddings.shared import Lease, lease
 from onnx_embeddings.spec import DEFAULT_MODEL, ModelRequest
 from onnx_embeddings.stats import Counters, EngineStats
@@ -27,11 +25,8 @@ if TYPE_CHECKING:
 
     from tqdm import tqdm
 
-    from onnx_embeddings.arrays import Batch, Lengths, Tokens, Vectors
+    from onnx_embeddings.arrays import Lengths, Vectors
     from onnx_embeddings.spec import ModelSpec
-
-_WINDOW = 1024  # texts that are sorted by length and planned together
-_BATCHES_AHEAD = 16  # unfinished batches that keep the lanes busy while the next window is read
 
 
 def load(  # noqa: PLR0913  every field of the request by name
@@ -221,92 +216,9 @@ class Engine:
 
     def _embed(self, texts: Iterable[str], prompt: str, *, progress: bool) -> Vectors:
         items = text.prompted(text.checked(texts), prompt)
-        run = _Run(self._opened(), self._config, self._counters, len(items))
+        run = Embedding(self._opened(), self._config, self._counters, len(items))
         with _bar(len(items)) if progress else nullcontext() as bar:
             return run.embed(items, bar)
-
-
-class _Run:
-    """One call of `embed_documents` or `embed_queries`."""
-
-    def __init__(
-        self, held: Lease, config: EngineConfig, counters: Counters, number_of_texts: int
-    ) -> None:
-        self.spec = held.spec
-        self.encoder = held.encoder
-        self.sessions = held.sessions
-        self.lanes = config.lanes or 1
-        self.budget = config.batch_tokens
-        self.counters = counters
-        # Zeros stay for a text without a single token.
-        self.vectors = np.zeros((number_of_texts, held.spec.dim), np.float32)
-
-    def embed(self, texts: list[str], bar: tqdm[Any] | None) -> Vectors:
-        call = process_scheduler().call(self.on_a_lane, lanes=self.lanes)
-        for first in range(0, len(texts), _WINDOW):
-            tokens = self.tokens(texts, first)
-            planned = [(tokens, rows, first) for rows in self.plan(tokens)]
-            lone = len(planned) == 1 and len(texts) <= _WINDOW
-            if lone and process_scheduler().run_alone(lambda item=planned[0]: self.alone(item)):
-                continue
-            call.put(planned)
-            last = first + _WINDOW >= len(texts)
-            while call.unfinished > (0 if last else _BATCHES_AHEAD):
-                finished = call.wait(unfinished=call.unfinished - 1)
-                if bar is not None:
-                    bar.update(sum(len(rows) for _, rows, _ in finished))
-        if bar is not None:
-            bar.update(bar.total - bar.n)
-        return self.vectors
-
-    def tokens(self, texts: list[str], first: int) -> Tokens:
-        """The token ids of a window of texts."""
-        tokens = self.encoder.encode(texts[first : first + _WINDOW])
-        too_long = tokens.counts > self.spec.max_tokens
-        if self.spec.long_text == "error" and too_long.any():
-            row = int(np.argmax(too_long))
-            raise InputError(
-                f"{tokens.counts[row]} tokens, and this model takes {self.spec.max_tokens}",
-                index=first + row,
-                hint="split it, or set long_text='truncate' to have it cut",
-            )
-        self.counters.add(
-            texts=len(tokens.ids),
-            tokens=int(tokens.lengths.sum()),
-            cut_texts=int(np.count_nonzero(too_long)),
-        )
-        return tokens
-
-    def plan(self, tokens: Tokens) -> list[Lengths]:
-        """The rows of each batch."""
-        one_by_one = self.sessions.one_by_one
-        return batches.plan(tokens.lengths, budget=self.budget, one_by_one=one_by_one)
-
-    def on_a_lane(self, item: tuple[Tokens, Lengths, int]) -> None:
-        """Embed one batch, beside others."""
-        tokens, rows, first = item
-        batch = batches.pack(tokens, rows)
-        self.keep(batch, self.sessions.run(batch), first)
-
-    def alone(self, item: tuple[Tokens, Lengths, int]) -> None:
-        """Embed one batch that has the machine for itself."""
-        tokens, rows, first = item
-        batch = batches.pack(tokens, rows)
-        self.keep(batch, self.sessions.run_alone(batch, threads=self.lanes), first)
-
-    def keep(self, batch: Batch, token_vectors: Any, first: int) -> None:
-        """Pool, finish and store the vectors of a batch."""
-        pooled = pooling.pool(token_vectors, batch.lengths, self.spec.pooling)
-        finished = vectors.finish(pooled, dim=self.spec.dim, normalize=self.spec.normalize)
-        finite = np.isfinite(finished).all(axis=1)
-        if not finite.all():
-            index = first + int(batch.rows[np.argmin(finite)])
-            raise InferenceError(
-                batch.shape, f"the vector of the text at index {index} is not finite"
-            )
-        self.vectors[batch.rows + first] = finished
-        texts, longest = batch.shape
-        self.counters.add(batches=1, padded_tokens=texts * longest)
 
 
 def _bar(total: int) -> AbstractContextManager[tqdm[Any]]:

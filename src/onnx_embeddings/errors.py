@@ -67,7 +67,9 @@ class ModelNotFoundError(ModelError, FileNotFoundError):
         self.model = model
         self.looked_in = tuple(looked_in)
         places = "".join(f"\n  - {place}" for place in self.looked_in)
-        super().__init__(f"model {model!r} was not found{', looked in:' if places else ''}{places}", hint)
+        super().__init__(
+            f"model {model!r} was not found{', looked in:' if places else ''}{places}", hint
+        )
 
 
 class ModelFormatError(ModelError, ValueError):

@@ -28,21 +28,22 @@ def pool(tokens: TokenVectors, lengths: Lengths, how: Pooling) -> Vectors:
     """
     ends = np.cumsum(lengths)
     starts = ends - lengths
+    if how is Pooling.CLS:
+        firsts: Vectors = tokens[starts]
+        return firsts
+    if how is Pooling.LAST:
+        lasts: Vectors = tokens[ends - 1]
+        return lasts
+    if how is Pooling.MAX:
+        largest: Vectors = np.maximum.reduceat(tokens, starts, axis=0)
+        return largest
     sizes = lengths.astype(np.float32)[:, None]
-    match how:
-        case Pooling.CLS:
-            pooled = tokens[starts]
-        case Pooling.LAST:
-            pooled = tokens[ends - 1]
-        case Pooling.MAX:
-            pooled = np.maximum.reduceat(tokens, starts, axis=0)
-        case Pooling.MEAN:
-            pooled = np.add.reduceat(tokens, starts, axis=0) / sizes
-        case Pooling.MEAN_SQRT_LEN:
-            pooled = np.add.reduceat(tokens, starts, axis=0) / np.sqrt(sizes)
-        case Pooling.WEIGHTED_MEAN:
-            # The n-th token of a text counts n times.
-            places = np.arange(1, len(tokens) + 1) - np.repeat(starts, lengths)
-            weighted = tokens * places.astype(np.float32)[:, None]
-            pooled = np.add.reduceat(weighted, starts, axis=0) / (sizes * (sizes + 1) / 2)
-    return pooled.astype(np.float32, copy=False)
+    if how is Pooling.WEIGHTED_MEAN:
+        # The n-th token of a text counts n times.
+        places = np.arange(1, len(tokens) + 1) - np.repeat(starts, lengths)
+        tokens = np.multiply(tokens, places.astype(np.float32)[:, None])
+        sizes = np.multiply(sizes, sizes + np.float32(1)) / np.float32(2)
+    elif how is Pooling.MEAN_SQRT_LEN:
+        sizes = np.sqrt(sizes)
+    sums: Vectors = np.add.reduceat(tokens, starts, axis=0)
+    return sums / sizes

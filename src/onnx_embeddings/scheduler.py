@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,7 +68,7 @@ class Scheduler:
     def __init__(self) -> None:
         """Start with no lanes; they come with the first work."""
         self._changed = threading.Condition()
-        self._calls: deque[Call[object]] = deque()
+        self._calls: deque[Call[Any]] = deque()
         self._threads = 0
         self._running = 0
 
@@ -106,7 +106,7 @@ class Scheduler:
         with self._changed:
             if call.error is None:
                 if not call.items:
-                    self._calls.append(call)  # type: ignore[arg-type]  # lanes don't look inside
+                    self._calls.append(call)
                 call.items.extend(items)
             while self._threads < call.lanes:
                 self._threads += 1
@@ -124,25 +124,25 @@ class Scheduler:
                 self._changed.wait_for(
                     lambda: call.error is not None or call.unfinished <= unfinished
                 )
-                if call.error is not None:
-                    # What still runs of this call writes into the caller's arrays.
-                    self._changed.wait_for(lambda: not call.running)
-                    raise call.error
-            except BaseException:
+            except BaseException:  # the caller was interrupted
                 self._drop(call)
                 raise
+            if call.error is not None:
+                # What still runs of this call writes into the caller's arrays.
+                self._changed.wait_for(lambda: not call.running)
+                raise call.error
             finished, call.finished = call.finished, []
             return finished
 
-    def _drop(self, call: Call[Item]) -> None:
+    def _drop(self, call: Call[Any]) -> None:
         call.items.clear()
         if call in self._calls:
-            self._calls.remove(call)  # type: ignore[arg-type]
+            self._calls.remove(call)
 
     def _lane(self) -> None:
         while True:
             with self._changed:
-                call = self._changed.wait_for(self._next)
+                call = self._taken()
                 item = call.items.popleft()
                 if call.items:
                     self._calls.append(call)
@@ -164,8 +164,13 @@ class Scheduler:
             # Keep nothing of the caller's alive while waiting for the next one.
             del call, item, error
 
-    def _next(self) -> Call[object] | None:
-        """Take the next caller with something to start off the queue."""
+    def _taken(self) -> Call[Any]:
+        """Wait for a caller with something to start, and take it off the queue."""
+        while (call := self._next()) is None:
+            self._changed.wait()
+        return call
+
+    def _next(self) -> Call[Any] | None:
         for _ in range(len(self._calls)):
             call = self._calls.popleft()
             if call.ready:

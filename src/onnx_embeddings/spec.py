@@ -17,6 +17,10 @@ DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 """The model that `load()` takes when none is named."""
 
 
+COMPILED_FAMILIES = ("bert",)
+"""The architectures (`model_type` of config.json) that are compiled from their weights."""
+
+
 class Pooling(StrEnum):
     """How the vectors of a text's tokens become one vector.
 
@@ -111,9 +115,9 @@ class ModelRequest:
             SettingError: there is a field that no request has, or a value that cannot be used.
         """
         known = {field.name for field in fields(cls)}
-        for name in values:
+        for name, value in values.items():
             if name not in known:
-                raise SettingError(name, values[name], f"no such field, there are {sorted(known)}")
+                raise SettingError(name, value, f"no such field, there are {sorted(known)}")
         return cls(**values)
 
 

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from onnx_embeddings.errors import InputError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
-
-def checked(texts: Iterable[str]) -> list[str]:
-    """The texts as a list.
+def checked(texts: object) -> list[str]:
+    """The texts, any iterable of strings, as a list.
 
     Raises:
         InputError: `texts` is one text and no list of them, or an item is no valid text.
     """
     if isinstance(texts, str):
-        raise InputError("one text where a list of texts is wanted", hint="put it in a list: [text]")
-    if isinstance(texts, (bytes, bytearray)) or getattr(texts, "ndim", 1) != 1:
+        raise InputError(
+            "one text where a list of texts is wanted", hint="put it in a list: [text]"
+        )
+    # Bytes, and tables with more than one axis, would iterate as something else than texts.
+    odd = isinstance(texts, bytes | bytearray) or getattr(texts, "ndim", 1) != 1
+    if odd or not isinstance(texts, Iterable):
         raise InputError(f"{type(texts).__name__} where a list of texts is wanted")
-    try:
-        items = list(texts)
-    except TypeError as error:
-        raise InputError(f"{type(texts).__name__} where a list of texts is wanted") from error
+    items: list[object] = list(texts)
     return [_checked(text, index) for index, text in enumerate(items)]
 
 

@@ -12,12 +12,11 @@ from onnx_embeddings.errors import ModelFormatError, SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from tokenizers import Encoding
 
     from onnx_embeddings.arrays import Lengths
-    from onnx_embeddings.folder import TokenizerFiles
+    from onnx_embeddings.folder.tokenizer import TokenizerFiles
 
 
 class Encoder:
@@ -77,7 +76,7 @@ class Encoder:
             if len(texts) == 1:
                 return [self._tokenizer.encode(texts[0])]
             return self._tokenizer.encode_batch_fast(list(texts))
-        except Exception as error:  # noqa: BLE001  tokenizers raises plain Exception
+        except Exception as error:
             raise ModelFormatError(self._file, f"the tokenizer failed: {error}") from error
 
     def _counts(self, encodings: list[Encoding]) -> Lengths:
@@ -95,7 +94,7 @@ def _read(files: TokenizerFiles) -> Tokenizer:
             tokenizer = _word_piece(files)
         else:
             tokenizer = Tokenizer.from_file(str(files.path))
-    except Exception as error:  # noqa: BLE001  tokenizers raises plain Exception
+    except Exception as error:
         raise ModelFormatError(files.path, f"is no tokenizer: {error}") from error
     if files.lowercase:
         steps: list[normalizers.Normalizer] = [normalizers.Lowercase()]

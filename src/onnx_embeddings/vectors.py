@@ -30,5 +30,5 @@ def unit(vectors: Vectors) -> Vectors:
     """(B, D) float32 of unit length; a vector of zeros stays one."""
     squares = np.ascontiguousarray(np.square(vectors))
     norms = np.sqrt(np.add.reduce(squares, axis=1, keepdims=True))
-    scaled: Vectors = vectors / np.maximum(norms, _SMALLEST_NORM)
-    return scaled
+    np.maximum(norms, _SMALLEST_NORM, out=norms)
+    return np.divide(vectors, norms)

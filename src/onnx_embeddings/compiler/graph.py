@@ -54,7 +54,9 @@ class GraphWriter:
             array = np.ascontiguousarray(value, np.dtype(dtype).newbyteorder("<"))
             if array.nbytes <= _INLINE_BYTES:
                 # 0-d arrays must stay so, and ascontiguousarray makes them 1-d.
-                self._constants[name] = numpy_helper.from_array(array.reshape(np.shape(value)), name)
+                self._constants[name] = numpy_helper.from_array(
+                    array.reshape(np.shape(value)), name
+                )
             else:
                 self._constants[name] = self._external(name, array, dtype)
         return name
@@ -78,7 +80,9 @@ class GraphWriter:
         bias: npt.NDArray[np.float32],
     ) -> str:
         """``x @ weight + bias``, with a weight of shape (in, out)."""
-        product = self.node("MatMul", [x, self.constant(f"{name}.weight", weight)], f"{name}.product")
+        product = self.node(
+            "MatMul", [x, self.constant(f"{name}.weight", weight)], f"{name}.product"
+        )
         return self.node("Add", [product, self.constant(f"{name}.bias", bias)], name)
 
     def layer_norm(

@@ -35,7 +35,7 @@ class Weights:
         for file in self._files:
             try:
                 handle = safe_open(file, framework="numpy")
-                names = list(handle.keys())
+                names: list[str] = list(handle.keys())  # type: ignore[no-untyped-call]  # Rust
             except (SafetensorError, OSError, ValueError) as error:
                 raise ModelFormatError(file, f"is not a safetensors file: {error}") from error
             self._open.append(handle)

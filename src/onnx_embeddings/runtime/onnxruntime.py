@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 onnxruntime.disable_telemetry_events()
 _ERRORS_ONLY = 3
 _SPIN_MICROSECONDS = 200  # long enough to catch the next operator, too short to be seen when idle
-_DTYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(float)": np.float32}
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "tensor(int64)": np.dtype(np.int64),
+    "tensor(int32)": np.dtype(np.int32),
+    "tensor(float)": np.dtype(np.float32),
+}
 _ROLES = {"input_ids": "ids", "attention_mask": "mask", "token_type_ids": "types"}
 
 
@@ -90,9 +94,9 @@ class _Padded:
 
     def __init__(self, session: onnxruntime.InferenceSession, graph: Graph) -> None:
         self._pad_id = graph.pad_id
-        self._takes: list[tuple[str, str, type[np.generic]]] = []
+        self._takes: list[tuple[str, str, np.dtype[Any]]] = []
         for value in session.get_inputs():
-            role, dtype = _ROLES.get(value.name), _DTYPES.get(value.type)
+            role, dtype = _ROLES.get(str(value.name)), _DTYPES.get(str(value.type))
             if role is None or dtype is None:
                 raise ModelFormatError(
                     graph.path,

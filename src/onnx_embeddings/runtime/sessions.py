@@ -1,4 +1,4 @@
-"""The sessions of one graph: one for the lanes, and wide ones for lone texts where that is faster."""
+"""The sessions of one graph: one for the lanes, wide ones for lone texts where that is faster."""
 
 from __future__ import annotations
 

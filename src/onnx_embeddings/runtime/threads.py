@@ -44,7 +44,9 @@ def _quota(cgroups: Path, mount: Path) -> float:
         # A quota on any group above binds too. In a container the path may be the host's, which
         # is not mounted here: what counts then is the root.
         inner = root / path.strip().lstrip("/")
-        quotas += [quota(folder) for folder in (inner, *inner.parents) if folder.is_relative_to(root)]
+        quotas += [
+            quota(folder) for folder in (inner, *inner.parents) if folder.is_relative_to(root)
+        ]
     return min(quotas)
 
 

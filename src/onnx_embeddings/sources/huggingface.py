@@ -41,6 +41,9 @@ PROBE_S = 2.0
 
 _LISTING_S = 10.0
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
+_REFUSED_HINT = (
+    "check the spelling; if the model is private, log in with `hf auth login` or set HF_TOKEN"
+)
 _NETWORK_HINT = (
     "check the connection and the proxy (HTTPS_PROXY; SSL_CERT_FILE and REQUESTS_CA_BUNDLE for the "
     "certificates of a company), or give a folder that holds the model's files"
@@ -74,6 +77,7 @@ def fetch(wanted: Wanted, store: Store) -> Path:
             hub.note_absent(name)
         for name in choice.files:
             hub.file(name)
+        hub.check_whole(choice.files)
         if wanted.known is not None:
             hub.verify(wanted.known, store)
     return hub.folder
@@ -91,6 +95,7 @@ class _Hub:
         self._endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or constants.ENDPOINT
         self._cache = hub_cache.folder()
         self._commit = ""
+        self._files: dict[str, Path] = {}
         address = urlsplit(self._endpoint)
         self.host = f"{address.hostname}:{address.port}" if address.port else str(address.hostname)
 
@@ -102,7 +107,8 @@ class _Hub:
 
     def check_alive(self) -> None:
         """Raise DownloadError unless the hub gives any sane answer within `PROBE_S`."""
-        from huggingface_hub.utils import get_session
+        # Documented, but not listed for re-export.
+        from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
 
         answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
@@ -135,16 +141,27 @@ class _Hub:
         """The file in the cache, fetched where it is not there."""
         from huggingface_hub import hf_hub_download
 
-        path = hf_hub_download(
-            self._repo,
-            name,
-            # By branch or tag once, so that the cache knows next time which commit that is.
-            revision=self._revision if name == "config.json" else self._commit,
-            cache_dir=self._cache,
-            endpoint=self._endpoint,
-            force_download=force,
-        )
-        return Path(str(path))
+        if force or name not in self._files:
+            path = hf_hub_download(
+                self._repo,
+                name,
+                # One file by branch or tag: so the cache notes which commit that is. Every model
+                # is asked for this one.
+                revision=self._revision if name == "modules.json" else self._commit,
+                cache_dir=self._cache,
+                endpoint=self._endpoint,
+                force_download=force,
+            )
+            self._files[name] = Path(str(path))
+        return self._files[name]
+
+    def check_whole(self, names: tuple[str, ...]) -> None:
+        """Raise DownloadError if the files do not all lie in the one commit's folder."""
+        for name in names:
+            if not (self.folder / name).is_file():
+                raise DownloadError(
+                    self.host, f"{self._repo} was changed while it was fetched", "try again"
+                )
 
     def json(self, name: str) -> Any:
         """The content of a JSON file."""
@@ -207,8 +224,7 @@ class _Hub:
         return ModelNotFoundError(
             self._repo,
             [f"hub {self.host}: {answer}"],
-            hint
-            or "check the spelling; for a private model log in with `hf auth login` or set HF_TOKEN",
+            hint or _REFUSED_HINT,
         )
 
 

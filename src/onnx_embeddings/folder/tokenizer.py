@@ -1,0 +1,101 @@
+"""Which files the tokenizer of a model is in, and what other files add to it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from onnx_embeddings.errors import ModelFormatError
+from onnx_embeddings.folder.documents import read_object
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_MOST_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BertOptions:
+    """How a BERT tokenizer is built where only its vocabulary is there."""
+
+    lowercase: bool = True
+    strip_accents: bool | None = None
+    chinese_characters: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizerFiles:
+    """A tokenizer's file, and the rules that other files of the model add.
+
+    Attributes:
+        path: tokenizer.json or vocab.txt.
+        truncation_side: the side that is cut off.
+        lowercase: whether texts are lower-cased before anything else.
+        bert_options: for vocab.txt only.
+        pad_id: the token that stands in empty places of a padded batch.
+    """
+
+    path: Path
+    truncation_side: Literal["left", "right"] = "right"
+    lowercase: bool = False
+    bert_options: BertOptions = field(default_factory=BertOptions)
+    pad_id: int = 0
+
+
+def tokenizer_files(
+    path: Path,
+    transformer: Path,
+    config: dict[str, Any],
+    tokenizer_config: dict[str, Any],
+    sentence_config: dict[str, Any],
+) -> TokenizerFiles:
+    """The tokenizer of the model in this folder.
+
+    Raises:
+        ModelFormatError: there is none, or it is too large.
+    """
+    for name in ("tokenizer.json", "vocab.txt"):
+        for folder in dict.fromkeys((transformer, path)):
+            file = folder / name
+            if file.is_file():
+                break
+        else:
+            continue
+        break
+    else:
+        raise ModelFormatError(path, "has neither tokenizer.json nor vocab.txt")
+    if file.stat().st_size > _MOST_BYTES:
+        raise ModelFormatError(file, f"is larger than {_MOST_BYTES // 2**20} MiB")
+    accents = tokenizer_config.get("strip_accents")
+    pad_id = config.get("pad_token_id")
+    return TokenizerFiles(
+        path=file,
+        truncation_side="left" if tokenizer_config.get("truncation_side") == "left" else "right",
+        lowercase=sentence_config.get("do_lower_case") is True,
+        bert_options=BertOptions(
+            lowercase=tokenizer_config.get("do_lower_case") is not False,
+            strip_accents=accents if isinstance(accents, bool) else None,
+            chinese_characters=tokenizer_config.get("tokenize_chinese_chars") is not False,
+        ),
+        pad_id=pad_id if type(pad_id) is int and pad_id >= 0 else 0,
+    )
+
+
+def tokenizer_digest(files: TokenizerFiles) -> str:
+    """Digest of the rules that turn texts into ids; what the file has baked in is not one."""
+    rules: dict[str, Any] = {"side": files.truncation_side, "lowercase": files.lowercase}
+    if files.path.name == "vocab.txt":
+        options = files.bert_options
+        rules["bert"] = [options.lowercase, options.strip_accents, options.chinese_characters]
+        rules["vocabulary"] = hashlib.sha256(files.path.read_bytes()).hexdigest()
+        return _digest(rules)
+    content = read_object(files.path, most=_MOST_BYTES)
+    rules |= {name: content[name] for name in content.keys() - {"truncation", "padding", "version"}}
+    return _digest(rules)
+
+
+def _digest(values: object) -> str:
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()

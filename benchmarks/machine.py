@@ -57,6 +57,11 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def load_average() -> float | None:
+    """Processes that wanted a core in the last minute, on average."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+
+
 def peak_memory_mb() -> float:
     """The most memory this process has held at a time, in MB (10^6 bytes)."""
     import resource

@@ -41,6 +41,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DUEL = (OURS, FASTEMBED)
 BLOCK = 20
 LEAST_COSINE = 0.999
+BUSY = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +242,9 @@ def floating_point_operations(model: Path, counts: npt.NDArray[np.int64]) -> flo
 
 def compare(lab: Lab, plan: Plan) -> dict[str, Any]:
     """Run all parts and gather what they found."""
+    busy_before = machine.load_average()
+    if busy_before is not None and busy_before > BUSY:
+        _say(f"WARNING: load average {busy_before:.1f} before the start: others use this machine")
     _say("preparing corpus, export and compiled model")
     texts = prepare(lab, plan.texts)
     rate = measure_matrix_rate(lab)
@@ -260,6 +264,7 @@ def compare(lab: Lab, plan: Plan) -> dict[str, Any]:
     return {
         "date": datetime.now(tz=UTC).date().isoformat(),
         "quick": plan == QUICK,
+        "load_average_before": busy_before,
         "machine": machine.describe(),
         "versions": machine.versions(),
         "corpus": {

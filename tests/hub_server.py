@@ -4,7 +4,7 @@
         hub.add("org/model", {"config.json": b"{}"})
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
 
-Files of `LARGE` bytes and more are answered with a redirect, as files in LFS are.
+Files of `LARGE` bytes and more are answered with a redirect to another host, as large files are.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class HubServer:
         requests: what was asked, ``GET /path``, oldest first.
         fail: path (a regular expression, from its start) -> the status that it is answered with.
         silent: accept every request and answer none.
+        url: its address.
+        cdn_url: the address that large files are redirected to.
     """
 
     requests: list[str] = field(default_factory=list)
@@ -55,13 +57,15 @@ class HubServer:
         class Handler(_Handler):
             server_hub = hub
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        # The large files lie with another host, as the hub's do.
+        self._servers = [ThreadingHTTPServer(("127.0.0.1", 0), Handler) for _ in range(2)]
+        self._threads = [
+            threading.Thread(target=server.serve_forever, args=(0.01,)) for server in self._servers
+        ]
+        self.url, self.cdn_url = (
+            f"http://{host}:{server.server_address[1]}"
+            for host, server in zip(("127.0.0.1", "localhost"), self._servers, strict=True)
+        )
 
     def add(self, name: str, files: dict[str, bytes], **values: object) -> Repository:
         self._repositories[name] = Repository(files, **values)  # type: ignore[arg-type]
@@ -77,7 +81,8 @@ class HubServer:
         return [*direct, *map(unquote, cdn)]
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(
@@ -87,9 +92,10 @@ class HubServer:
         trace: TracebackType | None,
     ) -> None:
         self._stopped.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        for server, thread in zip(self._servers, self._threads, strict=True):
+            server.shutdown()
+            thread.join()
+            server.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -166,7 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._content(body, headers | {"ETag": f'"{digest}"'})
             return
         headers |= {"X-Linked-Size": str(len(body)), "X-Linked-Etag": f'"{digest}"'}
-        location = f"{self.server_hub.url}/cdn/{name}/{digest}?name={file}"
+        location = f"{self.server_hub.cdn_url}/cdn/{name}/{digest}?name={file}"
         self._answer(302, b"moved", headers | {"Location": location, "ETag": '"pointer"'})
 
     def _content(self, body: bytes, headers: dict[str, str]) -> None:

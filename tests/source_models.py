@@ -59,6 +59,8 @@ def isolate(monkeypatch: pytest.MonkeyPatch, folder: Path) -> EngineConfig:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     (folder / "wheels").mkdir()
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder / "wheels"))
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "127.0.0.1,localhost")
     # Port 9 discards: should a test forget to start a hub, it must not reach the real one.
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     return EngineConfig(lanes=1).resolved()

@@ -1,4 +1,4 @@
-"""The folder given, the choice of files, and the Hugging Face cache: nothing here uses a network."""
+"""The folder given, the choice of files, the Hugging Face cache: nothing here uses a network."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def test_a_given_folder_is_taken_as_it_is(
 ) -> None:
     folder = write_files(tmp_path / "user" / "my model", {"model.onnx": b"graph"})
     monkeypatch.chdir(tmp_path)
-    for given in (folder, str(folder), f"{folder}/", "./user/my model", Path("user/my model")):
-        found = sources.find(ModelRequest(model=str(given) if given else ""), config)
-        assert found.resolve() == folder
+    given: list[Any] = [folder, str(folder), f"{folder}/", "./user/my model", Path("user/my model")]
+    for model in given:
+        assert sources.find(ModelRequest(model=model), config).resolve() == folder
     assert sources.find(ModelRequest(model="~/my model"), config) == folder
 
 
@@ -134,8 +134,15 @@ def test_an_onnx_file_where_there_are_no_weights() -> None:
     only = without("model.safetensors") | {"model_int8.onnx": b""}
     assert "model_int8.onnx" in chosen(only)
     assert {"model.safetensors", "model.safetensors.index.json"} <= absent(only)
-    with pytest.raises(ModelFormatError, match=r"several.*model_int8\.onnx.*variant"):
+    with pytest.raises(ModelFormatError, match=r"(?s)several.*model_int8\.onnx.*variant"):
         chosen(only | {"onnx/model_fp16.onnx": b""})
+
+
+def test_a_ready_file_can_do_without_config_json() -> None:
+    only = without("config.json", "model.safetensors") | {"model.onnx": b""}
+    assert "config.json" not in chosen(only)
+    assert "config.json" in absent(only)
+    assert "config.json" in chosen(without("config.json"))
 
 
 def test_weights_that_nothing_can_run_are_an_error() -> None:
@@ -309,7 +316,8 @@ def test_what_is_on_disk_is_found_without_the_hubs_library(config: EngineConfig)
         "from onnx_embeddings import sources\n"
         "from onnx_embeddings.config import EngineConfig\n"
         "from onnx_embeddings.spec import ModelRequest\n"
-        f"sources.find(ModelRequest(model={NAME!r}), EngineConfig(lanes=1, offline=True).resolved())\n"
+        "config = EngineConfig(lanes=1, offline=True).resolved()\n"
+        f"sources.find(ModelRequest(model={NAME!r}), config)\n"
         "heavy = {'huggingface_hub', 'numpy', 'onnx', 'tqdm', 'subprocess'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from contextlib import nullcontext
@@ -12,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from onnx_embeddings import text
 from onnx_embeddings.config import EngineConfig
 from onnx_embeddings.embedding import Embedding
-from onnx_embeddings.errors import ClosedError
+from onnx_embeddings.errors import ClosedError, SettingError
 from onnx_embeddings.runtime.threads import available_processors
 from onnx_embeddings.shared import Lease, lease
 from onnx_embeddings.spec import DEFAULT_MODEL, ModelRequest
 from onnx_embeddings.stats import Counters, EngineStats
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable
     from contextlib import AbstractContextManager
     from pathlib import Path
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from onnx_embeddings.arrays import Lengths, Vectors
     from onnx_embeddings.spec import ModelSpec
+
+_NO_WISHES = ModelRequest()
 
 
 def load(  # noqa: PLR0913  every field of the request by name
@@ -64,20 +66,23 @@ def load(  # noqa: PLR0913  every field of the request by name
         ModelError: the model can't be found, fetched, read or loaded.
         SettingError: a value can't be used, or the model does not have what is asked for.
     """
+    settings: dict[str, Any] = {
+        "revision": revision,
+        "precision": precision,
+        "variant": variant,
+        "dim": dim,
+        "max_tokens": max_tokens,
+        "long_text": long_text,
+        "query_prompt": query_prompt,
+        "document_prompt": document_prompt,
+    }
     if isinstance(model, ModelRequest):
+        for name, value in settings.items():
+            if value != getattr(_NO_WISHES, name):
+                raise SettingError(name, value, "belongs into the request that is given")
         request = model
     else:
-        request = ModelRequest(
-            model=os.fspath(model) if isinstance(model, str) else model,  # type: ignore[arg-type]
-            revision=revision,
-            precision=precision,
-            variant=variant,
-            dim=dim,
-            max_tokens=max_tokens,
-            long_text=long_text,
-            query_prompt=query_prompt,
-            document_prompt=document_prompt,
-        )
+        request = ModelRequest(model=model, **settings)  # type: ignore[arg-type]  # takes paths
     return Engine(request, config).open()
 
 

@@ -124,7 +124,6 @@ class _Registry:
 
 
 _registry = _Registry()
-_inherited: list[_Registry] = []
 
 
 def loaded_models() -> int:
@@ -133,10 +132,13 @@ def loaded_models() -> int:
 
 
 def _after_fork() -> None:
-    # Threads of the parent's sessions don't exist in the child, and to destroy the sessions there
-    # would wait for them: they are kept, unused. Its lock may be held by one of those threads.
+    # Threads of the parent's sessions don't exist in the child, and to destroy a session there
+    # waits for them for ever, even at the end of the interpreter. One reference too many keeps
+    # them from that. The lock of the registry, too, may be held by a thread that is not there.
+    import ctypes
+
     global _registry  # noqa: PLW0603
-    _inherited.append(_registry)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_registry))
     _registry = _Registry()
 
 

@@ -52,12 +52,11 @@ class Store:
         Raises:
             StoreError: the disk is full, may not be written, or fails otherwise.
         """
-        if folder.is_dir():
-            return folder
         try:
-            with self._locked(folder):
-                if not folder.is_dir():
-                    _write_and_rename(folder, write)
+            if not folder.is_dir():
+                with self._locked(folder):
+                    if not folder.is_dir():
+                        _write_and_rename(folder, write)
         except OnnxEmbeddingsError:
             raise  # some are OSErrors too, but they already say what they mean
         except OSError as error:

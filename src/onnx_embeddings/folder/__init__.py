@@ -17,7 +17,6 @@ from onnx_embeddings.folder.limits import longest_text
 from onnx_embeddings.folder.modules import read_modules, read_prompts
 from onnx_embeddings.folder.tokenizer import TokenizerFiles, tokenizer_digest, tokenizer_files
 from onnx_embeddings.folder.weights import data_beside, weights_or_ready
-from onnx_embeddings.spec import COMPILED_FAMILIES as COMPILED_FAMILIES
 from onnx_embeddings.spec import ModelRequest, ModelSpec, Pooling
 
 if TYPE_CHECKING:

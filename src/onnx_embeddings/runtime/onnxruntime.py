@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnxruntime
 
 from onnx_embeddings.errors import InferenceError, ModelFormatError
 from onnx_embeddings.runtime import inputs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from onnx_embeddings.arrays import Batch, Graph, TokenVectors
 
-# No telemetry, and warnings of the graph optimiser are nothing that a user could act on.
+
+@contextmanager
+def _no_telemetry() -> Iterator[None]:
+    """Import ONNX Runtime in here, and it sends nothing.
+
+    Its official builds report to their maker, from a thread and a database of their own that the
+    import starts. Only this variable prevents that, and it is read during the import; it is put
+    back as it was. Source: Privacy.md in the package of ONNX Runtime.
+    """
+    name = "ORT_DISABLE_TELEMETRY"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+with _no_telemetry():
+    import onnxruntime
+
+# Where somebody else imported it before, this is what can still be turned off.
 onnxruntime.disable_telemetry_events()
+
 _ERRORS_ONLY = 3
 _SPIN_MICROSECONDS = 200  # long enough to catch the next operator, too short to be seen when idle
 _DTYPES: dict[str, np.dtype[Any]] = {

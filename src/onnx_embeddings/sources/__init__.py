@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnx_embeddings import catalog
-from onnx_embeddings.errors import DownloadError, ModelNotFoundError
+from onnx_embeddings.errors import DownloadError, ModelNotFoundError, StoreError
 from onnx_embeddings.sources import hub_cache
 from onnx_embeddings.sources.files import Wanted
 from onnx_embeddings.store import Store
@@ -87,7 +87,7 @@ def _wanted(request: ModelRequest, models: Mapping[str, CatalogModel]) -> Wanted
 
 
 def _places(store: Store, known: CatalogModel) -> list[Path]:
-    """The folders of the store that hold this model, and last the one that a new copy takes.
+    """The folders of the store that hold this model, and, last, the one that a new copy takes.
 
     A damaged copy may be in use, so the next one does not replace it but has a name of its own.
     """
@@ -103,15 +103,18 @@ def _places(store: Store, known: CatalogModel) -> list[Path]:
 def _stored(wanted: Wanted, store: Store, looked_in: list[str]) -> Path | None:
     if wanted.known is None or wanted.variant is not None:
         return None  # the store keeps what mirrors gave: catalog models, without ready ONNX files
-    *existing, _ = _places(store, wanted.known)
-    if not existing:
-        looked_in.append(f"store {store.models}: nothing")
-    for folder in existing:
-        damage = _damage(folder, wanted.known)
-        if not damage:
-            return folder
-        logger.warning("%s is not used: %s", folder, damage)
-        looked_in.append(f"store {folder}: {damage}")
+    try:
+        *existing, _ = _places(store, wanted.known)
+        if not existing:
+            looked_in.append(f"store {store.models}: nothing")
+        for folder in existing:
+            damage = _damage(folder, wanted.known)
+            if not damage:
+                return folder
+            logger.warning("%s is not used: %s", folder, damage)
+            looked_in.append(f"store {folder}: {damage}")
+    except OSError as error:
+        raise StoreError(store.models, str(error)) from error
     return None
 
 

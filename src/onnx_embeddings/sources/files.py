@@ -12,10 +12,10 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from onnx_embeddings.errors import ModelFormatError
-from onnx_embeddings.folder import COMPILED_FAMILIES
+from onnx_embeddings.spec import COMPILED_FAMILIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
     from onnx_embeddings.catalog import CatalogModel
 
@@ -72,21 +72,32 @@ def needed(
     absent = [] if "modules.json" in names else ["modules.json"]
     modules = [] if absent else _modules(read("modules.json"))
     root = next((path for kind, path in modules if kind == "Transformer"), "")
-    files = [f"{root}config.json"]
-    for kind, path in modules:
-        if kind != "Transformer":
-            config = f"{path}config.json"
-            # Normalize has nothing to say, so it has no folder in most models.
-            if kind != "Normalize" or config in names:
-                files.append(config)
-            if f"{path}model.safetensors" in names and path != root:
-                files.append(f"{path}model.safetensors")
-    files += _configs(names, root)
-    files.append(_tokenizer(names, root))
-    config = read(f"{root}config.json") if f"{root}config.json" in names else {}
-    family = config.get("model_type") if isinstance(config, dict) else None
+    config = f"{root}config.json"
+    values = read(config) if config in names else {}
+    family = values.get("model_type") if isinstance(values, dict) else None
     weights, without = _weights(names, read, root, family, variant)
-    return Choice(files=tuple(dict.fromkeys([*files, *weights])), absent=(*absent, *without))
+    if config not in names and weights[-1].endswith(".onnx"):
+        absent.append(config)  # a ready file can do without
+    else:
+        weights.insert(0, config)
+    files = [
+        *_of_modules(names, modules, root),
+        *_configs(names, root),
+        _tokenizer(names, root),
+        *weights,
+    ]
+    return Choice(files=tuple(dict.fromkeys(files)), absent=(*absent, *without))
+
+
+def _of_modules(names: Collection[str], modules: list[tuple[str, str]], root: str) -> Iterator[str]:
+    for kind, path in modules:
+        if kind == "Transformer" or path == root:
+            continue
+        # Normalize has nothing to say, so it has no folder in most models.
+        if kind != "Normalize" or f"{path}config.json" in names:
+            yield f"{path}config.json"
+        if f"{path}model.safetensors" in names:
+            yield f"{path}model.safetensors"
 
 
 def _modules(content: Any) -> list[tuple[str, str]]:
@@ -95,8 +106,9 @@ def _modules(content: Any) -> list[tuple[str, str]]:
         raise ModelFormatError("modules.json", "must hold a JSON list of objects")
     modules = []
     for entry in content:
-        path = str(entry.get("path", "")).strip("/")
+        path = str(entry.get("path", ""))
         _check_inside(path)
+        path = path.rstrip("/")
         kind = str(entry.get("type", "")).rpartition(".")[2]
         modules.append((kind, f"{path}/" if path else ""))
     return modules
@@ -128,7 +140,7 @@ def _weights(
 ) -> tuple[list[str], list[str]]:
     """The files with the numbers, and the names that this choice relies on not being there."""
     if variant is not None:
-        return [variant, *_data_beside(names, variant)], []
+        return [*_data_beside(names, variant), variant], []
     index, single = f"{root}model.safetensors.index.json", f"{root}model.safetensors"
     has_weights = index in names or single in names
     if has_weights and family in COMPILED_FAMILIES:
@@ -137,7 +149,7 @@ def _weights(
     if ready is not None:
         without = [*earlier, index, single] if family in COMPILED_FAMILIES else earlier
         return [*_data_beside(names, ready), ready], without
-    if has_weights:
+    if has_weights and family is not None:
         raise ModelFormatError(
             single,
             f"holds weights of a {family!r} model, and only {', '.join(COMPILED_FAMILIES)} "

@@ -84,19 +84,19 @@ def _snapshots(repository: Path, wanted: Wanted) -> list[Path]:
 
 def _missing(repository: Path, snapshot: Path, variant: str | None) -> str:
     """What the snapshot lacks, or nothing where it is complete beyond doubt."""
-    names = {
-        path.relative_to(snapshot).as_posix()
-        for path in snapshot.rglob("*")
-        if path.is_file() and path.stat().st_size > 0  # a broken link is no file
-    }
-    try:
-        choice = needed(names, lambda name: _json(snapshot / name), variant=variant)
-    except ModelFormatError as error:
-        return str(error)
-    missing = [name for name in choice.files if name not in names]
-    # Whoever asked for a file that the repository does not have left an empty one here.
     markers = repository / ".no_exist" / snapshot.name
-    missing += [name for name in choice.absent if not (markers / name).is_file()]
+    try:
+        names = {
+            path.relative_to(snapshot).as_posix()
+            for path in snapshot.rglob("*")
+            if path.is_file() and path.stat().st_size > 0  # a broken link is no file
+        }
+        choice = needed(names, lambda name: _json(snapshot / name), variant=variant)
+        missing = [name for name in choice.files if name not in names]
+        # Whoever asked for a file that the repository does not have left an empty one here.
+        missing += [name for name in choice.absent if not (markers / name).is_file()]
+    except (ModelFormatError, OSError) as error:
+        return str(error)
     return f"incomplete, without {', '.join(missing)}" if missing else ""
 
 

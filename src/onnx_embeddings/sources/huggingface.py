@@ -40,7 +40,9 @@ PROBE_S = 2.0
 """Longest wait for a sign of life, in seconds; huggingface_hub alone gives up after some 20."""
 
 _LISTING_S = 10.0
-_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
+_DISK = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
+)
 _REFUSED_HINT = (
     "check the spelling; if the model is private, log in with `hf auth login` or set HF_TOKEN"
 )
@@ -92,7 +94,8 @@ class _Hub:
         self._repo = wanted.name
         self._revision = wanted.revision
         # The library asks once, when it is imported; a program may set it later.
-        self._endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or constants.ENDPOINT
+        endpoint = os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
+        self._endpoint = (endpoint or constants.HUGGINGFACE_CO_URL_HOME).rstrip("/")
         self._cache = hub_cache.folder()
         self._commit = ""
         self._files: dict[str, Path] = {}
@@ -208,24 +211,25 @@ class _Hub:
         except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
             raise self._refused(error) from error
         except Exception as error:
-            status = getattr(getattr(error, "response", None), "status_code", None)
-            if status in {401, 403, 404}:
-                raise self._refused(error) from error
+            # The library hides the reason behind "cannot find the requested files locally".
+            reason = error if _status(error) else error.__cause__ or error
+            # What the listing named and is not there is a failure, not a wrong name.
+            refusals = {401, 403} if self._commit else {401, 403, 404}
+            if isinstance(reason, errors.HfHubHTTPError) and _status(reason) in refusals:
+                raise self._refused(reason) from error
             if isinstance(error, OSError) and error.errno in _DISK:
                 hint = "set HF_HUB_CACHE to a folder that is writable and has space"
                 raise StoreError(self._cache, str(error), hint) from error
-            # The library hides the reason behind "cannot find the requested files locally".
-            reason = _first_line(error.__cause__ or error)
-            raise DownloadError(self.host, reason, _NETWORK_HINT) from error
+            raise DownloadError(self.host, _first_line(reason), _NETWORK_HINT) from error
 
-    def _refused(self, error: Exception, hint: str | None = None) -> ModelNotFoundError:
-        status = getattr(getattr(error, "response", None), "status_code", None)
+    def _refused(self, error: Exception, hint: str = _REFUSED_HINT) -> ModelNotFoundError:
+        status = _status(error)
         answer = f"answers {status}" if status else _first_line(error)
-        return ModelNotFoundError(
-            self._repo,
-            [f"hub {self.host}: {answer}"],
-            hint or _REFUSED_HINT,
-        )
+        return ModelNotFoundError(self._repo, [f"hub {self.host}: {answer}"], hint)
+
+
+def _status(error: BaseException) -> int | None:
+    return getattr(getattr(error, "response", None), "status_code", None)
 
 
 def _first_line(error: BaseException) -> str:

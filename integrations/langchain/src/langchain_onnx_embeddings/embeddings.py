@@ -104,6 +104,14 @@ class OnnxEmbeddings(BaseModel, Embeddings):
         """What is asked of the engine: everything here that can change a vector."""
         return self._request
 
+    @property
+    def engine(self) -> Engine:
+        """The engine, opened by the first who asks: its ``spec``, its ``path``, its ``stats()``."""
+        # Threads that come at once make an engine each, on one session; the last one is kept.
+        if self._engine is None:
+            self._engine = onnx_embeddings.load(self._request, config=self._config)
+        return self._engine
+
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """N vectors of D Python floats for N texts that are to be found.
 
@@ -111,7 +119,7 @@ class OnnxEmbeddings(BaseModel, Embeddings):
             InputError: an item is no valid text; its place is in the message and in ``index``.
             ModelError: the model can't be found, fetched, read or loaded.
         """
-        vectors = self._opened().embed_documents(texts, progress=self.show_progress)
+        vectors = self.engine.embed_documents(texts, progress=self.show_progress)
         # Row by row: one call for all would hold the interpreter, and with it an event loop.
         return [row.tolist() for row in vectors]
 
@@ -120,9 +128,8 @@ class OnnxEmbeddings(BaseModel, Embeddings):
 
         Raises:
             InputError: `text` is no valid text.
-            ModelError: the model can't be found, fetched, read or loaded.
         """
-        vector: list[float] = self._opened().embed_queries([text])[0].tolist()
+        vector: list[float] = self.engine.embed_queries([text])[0].tolist()
         return vector
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
@@ -132,12 +139,6 @@ class OnnxEmbeddings(BaseModel, Embeddings):
     async def aembed_query(self, text: str) -> list[float]:
         """As `embed_query`, in a thread."""
         return await asyncio.to_thread(self.embed_query, text)
-
-    def _opened(self) -> Engine:
-        # Threads that come at once make an engine each, on one session; the last one is kept.
-        if self._engine is None:
-            self._engine = onnx_embeddings.load(self._request, config=self._config)
-        return self._engine
 
 
 def _config(options: dict[str, Any]) -> EngineConfig:

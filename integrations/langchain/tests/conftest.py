@@ -1,0 +1,43 @@
+"""The models of these tests: the tiny one for the interface, the real one for the truth."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from pytest_socket import disable_socket, enable_socket
+
+import onnx_embeddings
+from onnx_embeddings.testing import write_tiny_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROMPTS = {"query": "question: ", "document": "text: "}
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a tiny model that has prompts."""
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    return str(write_tiny_model(folder, prompts=PROMPTS, seed=11))
+
+
+@pytest.fixture(scope="session")
+def minilm() -> str:
+    """The name of the real model, fetched if it must be.
+
+    ONNX_EMBEDDINGS_TEST_MODEL names another model or folder to run these tests on.
+    """
+    model = os.environ.get("ONNX_EMBEDDINGS_TEST_MODEL", onnx_embeddings.DEFAULT_MODEL)
+    onnx_embeddings.load(model).close()
+    return model
+
+
+@pytest.fixture
+def no_sockets() -> Iterator[None]:
+    """Only Unix sockets, which an event loop needs for itself."""
+    disable_socket(allow_unix_socket=True)
+    yield
+    enable_socket()

@@ -1,0 +1,115 @@
+"""The default model with its real weights, against what the authors' own code computes."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import onnx_embeddings
+from onnx_embeddings import Engine, EngineConfig
+
+pytestmark = pytest.mark.weights
+
+GOLDEN = Path(__file__).parent / "golden"
+TOLERANCE = 2e-5
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    entries = json.loads((GOLDEN / "texts.json").read_text(encoding="utf-8"))
+    return [entry["text"] for entry in entries]
+
+
+@pytest.fixture(scope="module")
+def golden() -> dict[str, npt.NDArray[np.generic]]:
+    with np.load(GOLDEN / "all-MiniLM-L6-v2.npz") as arrays:
+        return dict(arrays)
+
+
+def test_the_golden_file_belongs_to_the_texts(
+    texts: list[str], golden: dict[str, npt.NDArray[np.generic]]
+) -> None:
+    digests = [hashlib.sha256(text.encode()).hexdigest().encode() for text in texts]
+    assert golden["texts_sha256"].tolist() == digests
+    assert len(texts) >= 100
+
+
+def test_vectors_are_those_of_the_authors_code(
+    minilm: Engine, texts: list[str], golden: dict[str, npt.NDArray[np.float32]]
+) -> None:
+    vectors = minilm.embed_documents(texts)
+    np.testing.assert_allclose(vectors, golden["vectors"], rtol=0, atol=TOLERANCE)
+    norms = np.linalg.norm(vectors, axis=1)
+    np.testing.assert_allclose(
+        norms, np.linalg.norm(golden["vectors"], axis=1), rtol=0, atol=TOLERANCE
+    )
+    np.testing.assert_array_equal(minilm.embed_queries(texts), vectors)
+
+
+def test_token_counts_are_those_of_the_authors_code(
+    minilm: Engine, texts: list[str], golden: dict[str, npt.NDArray[np.int32]]
+) -> None:
+    assert minilm.count_tokens(texts).tolist() == golden["token_counts"].tolist()
+
+
+def test_the_spec_is_what_the_model_card_says(minilm: Engine) -> None:
+    spec = minilm.spec
+    assert (spec.dim, spec.max_tokens, spec.pooling, spec.normalize) == (384, 256, "mean", True)
+    assert (spec.query_prompt, spec.document_prompt, spec.scheme) == ("", "", "fp32/1")
+
+
+def test_digests_are_those_that_users_have_stored(minilm: Engine) -> None:
+    assert minilm.spec.space == "SPACE"
+    assert minilm.spec.fingerprint == "FINGERPRINT"
+
+
+@pytest.mark.parametrize("budget", [1, 512, 4096])
+@pytest.mark.parametrize("lanes", [1, 2, 4])
+def test_alone_in_a_batch_and_shuffled_have_equal_bits(
+    minilm: Engine, models_home: Path, texts: list[str], budget: int, lanes: int
+) -> None:
+    expected = minilm.embed_documents(texts)
+    config = EngineConfig(home=models_home, batch_tokens=budget, lanes=lanes)
+    order = np.random.default_rng(budget + lanes).permutation(len(texts))
+    with onnx_embeddings.load(config=config) as engine:
+        np.testing.assert_array_equal(engine.embed_documents(texts), expected)
+        shuffled = engine.embed_documents([texts[i] for i in order])
+        np.testing.assert_array_equal(shuffled, expected[order])
+
+
+def test_a_lone_text_has_the_bits_of_a_batch_on_one_thread_and_on_all(
+    minilm: Engine, texts: list[str]
+) -> None:
+    expected = minilm.embed_documents(texts)
+    # Often enough that each length was tried on both kinds of session.
+    for _ in range(2):
+        for i, text in enumerate(texts):
+            np.testing.assert_array_equal(minilm.embed_documents([text])[0], expected[i])
+
+
+def test_sts_b_correlation_is_the_published_one(minilm: Engine, data: Path) -> None:
+    with (data / "stsb" / "stsb-en-test.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))
+    assert len(rows) == 1379
+    left, right = (minilm.embed_documents([row[side] for row in rows]) for side in (0, 1))
+    scores = np.array([float(row[2]) for row in rows])
+    found = 100 * spearman((left * right).sum(axis=1), scores)
+    assert found == pytest.approx(82.03, abs=0.03)
+
+
+def spearman(a: npt.NDArray[np.floating], b: npt.NDArray[np.floating]) -> float:
+    """Pearson correlation of the ranks, equal values sharing their mean rank."""
+    return float(np.corrcoef(ranks(a), ranks(b))[0, 1])
+
+
+def ranks(values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    _, where, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    means: npt.NDArray[np.float64] = (last - (counts - 1) / 2)[where]
+    return means

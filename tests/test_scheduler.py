@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import threading
+from queue import Queue
+
+import pytest
+
+from onnx_embeddings.scheduler import Scheduler
+
+SECONDS = 20
+
+
+class Gate:
+    """Work that stays where it is until it is let go, and knows how much is inside."""
+
+    def __init__(self) -> None:
+        self.entered: Queue[object] = Queue()
+        self.open = threading.Event()
+        self.inside = 0
+        self.most = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, item: object) -> None:
+        with self._lock:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+        self.entered.put(item)
+        assert self.open.wait(SECONDS)
+        with self._lock:
+            self.inside -= 1
+
+
+def test_every_item_is_worked_on_once() -> None:
+    done: list[int] = []
+    call = Scheduler().call(done.append, lanes=3)
+    call.put(list(range(100)))
+    call.put(list(range(100, 200)))
+    assert sorted(call.wait()) == list(range(200))
+    assert sorted(done) == list(range(200))
+    assert call.wait() == []
+
+
+def test_no_more_items_run_at_a_time_than_there_are_lanes() -> None:
+    gate = Gate()
+    scheduler = Scheduler()
+    first, second = scheduler.call(gate, lanes=2), scheduler.call(gate, lanes=2)
+    first.put([1, 2, 3])
+    second.put([4, 5, 6])
+    gate.entered.get(timeout=SECONDS)
+    gate.entered.get(timeout=SECONDS)
+    gate.open.set()
+    first.wait()
+    second.wait()
+    assert gate.most <= 2
+
+
+def test_a_caller_with_fewer_lanes_leaves_the_others_free() -> None:
+    gate = Gate()
+    scheduler = Scheduler()
+    narrow, wide = scheduler.call(gate, lanes=1), scheduler.call(gate, lanes=3)
+    narrow.put(["n1", "n2", "n3"])
+    wide.put(["w1", "w2"])
+    entered = {gate.entered.get(timeout=SECONDS) for _ in range(3)}
+    assert entered == {"n1", "w1", "w2"}
+    gate.open.set()
+    narrow.wait()
+    wide.wait()
+
+
+def test_a_short_call_does_not_wait_for_a_long_one_to_end() -> None:
+    order: list[str] = []
+    gate = Gate()
+    scheduler = Scheduler()
+
+    def work(item: str) -> None:
+        if item == "long 0":
+            gate(item)
+        order.append(item)
+
+    long, short = scheduler.call(work, lanes=1), scheduler.call(work, lanes=1)
+    long.put([f"long {i}" for i in range(50)])
+    gate.entered.get(timeout=SECONDS)
+    short.put(["short"])
+    gate.open.set()
+    short.wait()
+    long.wait()
+    assert order.index("short") <= 2
+
+
+def test_an_error_reaches_its_own_caller_and_no_other() -> None:
+    scheduler = Scheduler()
+    done: list[object] = []
+
+    def work(item: object) -> None:
+        if item == "bad":
+            raise ValueError(item)
+        done.append(item)
+
+    good, bad = scheduler.call(work, lanes=2), scheduler.call(work, lanes=1)
+    bad.put(["bad", *range(1000)])
+    good.put(list("abcdef"))
+    with pytest.raises(ValueError, match="bad"):
+        bad.wait()
+    assert sorted(good.wait()) == list("abcdef")
+    assert not set(done) & set(range(1000))
+    # What is put after the error is dropped, and the error stays.
+    bad.put(["more"])
+    with pytest.raises(ValueError, match="bad"):
+        bad.wait()
+    assert "more" not in done
+    assert bad.unfinished == 0
+
+
+def test_even_a_system_exit_leaves_the_lanes_alive() -> None:
+    scheduler = Scheduler()
+
+    def work(item: str) -> None:
+        if item == "exit":
+            raise SystemExit
+
+    call = scheduler.call(work, lanes=1)
+    call.put(["exit"])
+    with pytest.raises(SystemExit):
+        call.wait()
+    other = scheduler.call(work, lanes=1)
+    other.put(["fine"])
+    assert other.wait() == ["fine"]
+
+
+def test_work_runs_on_the_callers_own_thread_only_if_nothing_else_does() -> None:
+    scheduler = Scheduler()
+    threads: list[threading.Thread] = []
+    assert scheduler.run_alone(lambda: threads.append(threading.current_thread()))
+    assert threads == [threading.current_thread()]
+    gate = Gate()
+    call = scheduler.call(gate, lanes=1)
+    call.put([1])
+    gate.entered.get(timeout=SECONDS)
+    assert not scheduler.run_alone(lambda: threads.append(threading.current_thread()))
+    assert len(threads) == 1
+    gate.open.set()
+    call.wait()
+    with pytest.raises(ZeroDivisionError):
+        scheduler.run_alone(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    assert scheduler.run_alone(lambda: None)
+
+
+def test_waiting_for_some_returns_before_all_are_done() -> None:
+    gate = Gate()
+    scheduler = Scheduler()
+
+    def work(item: int) -> None:
+        if item == 3:
+            gate(item)
+
+    call = scheduler.call(work, lanes=1)
+    call.put([0, 1, 2, 3])
+    assert call.wait(unfinished=1) == [0, 1, 2]
+    assert call.unfinished == 1
+    gate.open.set()
+    assert call.wait() == [3]
+
+
+def test_twenty_callers_at_once_all_get_their_own() -> None:
+    scheduler = Scheduler()
+    results: dict[int, list[int]] = {}
+
+    def caller(number: int) -> None:
+        call = scheduler.call(lambda _: None, lanes=2)
+        call.put(range(number * 100, number * 100 + 50))
+        results[number] = sorted(call.wait())
+
+    threads = [threading.Thread(target=caller, args=(i,)) for i in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    assert results == {i: list(range(i * 100, i * 100 + 50)) for i in range(20)}

@@ -197,6 +197,8 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        sys.exit("\nStopped.")
+        sys.exit("\nStopped; an index that is not whole is not kept.")
+    except BrokenPipeError:  # such as | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (passages.CorpusError, OnnxEmbeddingsError, OSError) as error:
         sys.exit(f"error: {error}")

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pytest_socket import disable_socket, enable_socket
 
 import onnx_embeddings
+from onnx_embeddings import EngineConfig
 from onnx_embeddings.testing import write_tiny_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROMPTS = {"query": "question: ", "document": "text: "}
+
+# Where the root's tests keep the real model too, so that it is fetched once.
+MODELS = Path(__file__).parents[3] / ".venv" / "models"
+
+
+@pytest.fixture(autouse=True)
+def _home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the models of the user."""
+    real = request.node.get_closest_marker("weights")
+    monkeypatch.setenv("ONNX_EMBEDDINGS_HOME", str(MODELS if real else tmp_path / "home"))
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +43,7 @@ def minilm() -> str:
     ONNX_EMBEDDINGS_TEST_MODEL names another model or folder to run these tests on.
     """
     model = os.environ.get("ONNX_EMBEDDINGS_TEST_MODEL", onnx_embeddings.DEFAULT_MODEL)
-    onnx_embeddings.load(model).close()
+    onnx_embeddings.load(model, config=EngineConfig(home=MODELS)).close()
     return model
 
 

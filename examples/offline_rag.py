@@ -18,6 +18,7 @@ import shutil
 import sys
 import textwrap
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,15 +56,15 @@ def main() -> None:
     embeddings = OnnxEmbeddings(model=options.model, show_progress=True)
     engine = embeddings.engine
     file = options.index / index_name(corpus, engine)
-    store, done = open_index(file, corpus, embeddings)
+    store, made = open_index(file, corpus, embeddings)
 
     for question in options.ask or ([] if options.interactive else QUESTIONS):
         answer(question, store)
     while options.interactive and (question := asked()):
         answer(question, store)
 
-    say()
-    say(f"{dim('texts')}  {done}")
+    now = f"embedded before; the questions had {engine.stats().tokens} tokens"
+    say(f"\n{dim('texts')}  {len(store.store):,} passages, {made or now}")
     say(f"{dim('model')}  {engine.spec.model}")
     say(f"       {home(engine.path)}")
     say(f"{dim('index')}  {home(file)}")
@@ -72,10 +73,9 @@ def main() -> None:
 def open_index(
     file: Path, corpus: passages.Corpus, embeddings: OnnxEmbeddings
 ) -> tuple[InMemoryVectorStore, str]:
-    """The vectors of all passages, from the file or made now, and what was done for them."""
+    """The vectors of all passages, from the file or made now, and then how."""
     if file.exists():
-        store = load(file, embeddings)
-        return store, f"{len(store.store):,} passages, embedded before"
+        return load(file, embeddings), ""
 
     older = [one for one in file.parent.glob("*.npz") if one.name.startswith(f"{corpus.label}.")]
     if older:
@@ -92,8 +92,8 @@ def open_index(
     for one in older:
         one.unlink(missing_ok=True)
     tokens = embeddings.engine.stats().tokens
-    done = f"{len(documents):,} passages, {tokens:,} tokens, embedded in {seconds:.1f} s:"
-    return store, f"{done} {len(documents) / seconds:,.0f} texts/s"
+    rate = len(documents) / seconds
+    return store, f"{tokens:,} tokens, embedded in {seconds:.1f} s: {rate:,.0f} texts/s"
 
 
 def index_name(corpus: passages.Corpus, engine: Engine) -> str:
@@ -176,23 +176,26 @@ def say(line: str = "") -> None:
     print(line, flush=True)
 
 
-def bold(text: str) -> str:
-    """Important."""
-    return f"\x1b[1m{text}\x1b[0m" if COLOURS else text
+def paint(code: int, text: str) -> str:
+    """A text in bold, dim or green, where a terminal shows it."""
+    return f"\x1b[{code}m{text}\x1b[0m" if COLOURS else text
 
 
-def dim(text: str) -> str:
-    """By the way."""
-    return f"\x1b[2m{text}\x1b[0m" if COLOURS else text
+bold, dim, green = (partial(paint, code) for code in (1, 2, 32))
 
 
-def green(text: str) -> str:
-    """A number to look at."""
-    return f"\x1b[32m{text}\x1b[0m" if COLOURS else text
+class Wrapped(logging.Formatter):
+    """Messages as wide as all the rest."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The lines of a message."""
+        return textwrap.fill(record.getMessage(), WIDTH, break_on_hyphens=False)
 
 
 if __name__ == "__main__":
-    logging.basicConfig(format="%(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(Wrapped())
+    logging.getLogger("onnx_embeddings").addHandler(handler)
     logging.getLogger("onnx_embeddings").setLevel(logging.INFO)  # it says what it fetches
     try:
         main()

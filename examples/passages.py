@@ -172,9 +172,13 @@ def _definitions(node: _Definition, name: str) -> Iterator[tuple[str, _Definitio
 def _texts(file: Path, where: str) -> Iterator[Piece]:
     name = where.rpartition(".")[0]
     if file.suffix.lower() == ".pdf":
-        pages = import_module("pypdf").PdfReader(file).pages
-        for number, page in enumerate(pages, start=1):
-            yield Piece(name, f"{where}, page {number}", 0, page.extract_text())
+        try:
+            pages = [page.extract_text() for page in import_module("pypdf").PdfReader(file).pages]
+        except Exception as error:  # noqa: BLE001  damaged files make it raise anything
+            print(f"{where} is left out: {error}", file=sys.stderr)
+            pages = []
+        for number, text in enumerate(pages, start=1):
+            yield Piece(name, f"{where}, page {number}", 0, text)
         return
     text = file.read_text(encoding="utf-8", errors="replace")
     if file.suffix.lower().startswith(".htm"):

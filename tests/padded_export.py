@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,13 +13,17 @@ from reference_bert import read_weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     import numpy.typing as npt
 
 IDS, MASK, TYPES = "input_ids", "attention_mask", "token_type_ids"
 TOKENS, POOLED, COUNT = "last_hidden_state", "sentence_embedding", "count"
 
-_NUMPY = {TensorProto.FLOAT: np.dtype(np.float32), TensorProto.FLOAT16: np.dtype(np.float16)}
+_NUMPY: dict[int, np.dtype[Any]] = {
+    TensorProto.FLOAT: np.dtype(np.float32),
+    TensorProto.FLOAT16: np.dtype(np.float16),
+}
 
 
 def export(  # noqa: PLR0913  one argument for each thing that exports differ in
@@ -57,9 +60,7 @@ def write(model: onnx.ModelProto, file: Path, *, data: str | None = None) -> Pat
     if data is None:
         file.write_bytes(model.SerializeToString())
     else:
-        onnx.save_model(
-            model, file, save_as_external_data=True, location=data, size_threshold=256
-        )
+        onnx.save_model(model, file, save_as_external_data=True, location=data, size_threshold=256)
     return file
 
 

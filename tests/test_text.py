@@ -175,7 +175,9 @@ def test_an_error_of_the_callers_iterator_passes_through() -> None:
         checked(broken())
 
 
-@pytest.mark.parametrize("text", [np.str_("red"), Colour.RED, Shouting("red")])
+@pytest.mark.parametrize(
+    "text", [np.str_("red"), Colour.RED, Shouting("red")], ids=["numpy", "enum", "own"]
+)
 def test_subclasses_of_str_become_plain_texts_of_the_same_characters(text: str) -> None:
     (plain,) = checked([text])
     assert type(plain) is str

@@ -70,7 +70,7 @@ def lease(request: ModelRequest, config: EngineConfig) -> Lease:
         path = sources.find(request, config)
         files = folder.read(path, request)
         graph = compiler.prepare(files, request.precision, store)
-        spec = files.spec(request, graph)
+        spec = files.spec(request, graph, store)
     encoder = Encoder(files.tokenizer, max_tokens=spec.max_tokens)
     sessions, key = _registry.sessions(graph)
     return Lease(spec, path, encoder, sessions, key)

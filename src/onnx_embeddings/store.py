@@ -66,31 +66,44 @@ class Store:
     def sha256(self, file: Path) -> str:
         """The sha256 of a file, in hexadecimal.
 
-        Read once; afterwards a file of the same real path, size, modification time and inode is
-        taken to have the same content. A store that cannot be written costs only the time to read
-        again.
+        Raises:
+            ModelFormatError: the file cannot be read.
+        """
+        return self.digest(file, "sha256", _sha256)
+
+    def digest(self, file: Path, kind: str, compute: Callable[[Path], str]) -> str:
+        """What `compute` makes of the content of a file, in hexadecimal.
+
+        Computed once; afterwards a file of the same real path, size, modification time and inode
+        is taken to have the same content. A store that cannot be written costs only the time to
+        compute again.
+
+        Args:
+            file: what to read.
+            kind: a name for what `compute` does.
+            compute: a sha256 of something that depends on the file's content alone.
 
         Raises:
             ModelFormatError: the file cannot be read.
         """
         real = os.path.realpath(file)
-        memo = self._digests / f"{hashlib.sha256(os.fsencode(real)).hexdigest()}.json"
+        name = hashlib.sha256(os.fsencode(f"{kind} {real}")).hexdigest()
+        memo = self._digests / f"{name}.json"
         try:
             before = _identity(real)
             known = _read_memo(memo)
             if known is not None and known[:-1] == before:
                 return str(known[-1])
-            with open(real, "rb") as stream:  # noqa: PTH123 - a real path is a str
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            found = compute(file)
             unchanged = _identity(real) == before
         except OSError as error:
             raise ModelFormatError(file, f"cannot be read: {error}") from error
         if unchanged:
             try:
-                _write_memo(memo, [*before, digest])
+                _write_memo(memo, [*before, found])
             except OSError as error:
-                logger.debug("sha256 of %s is not remembered: %s", real, error)
-        return digest
+                logger.debug("%s of %s is not remembered: %s", kind, real, error)
+        return found
 
     @contextmanager
     def _locked(self, folder: Path) -> Iterator[None]:
@@ -148,6 +161,11 @@ def _sync_directory(folder: str | Path) -> None:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _identity(real: str) -> list[str | int]:

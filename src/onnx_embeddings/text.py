@@ -33,17 +33,18 @@ def prompted(texts: list[str], prompt: str) -> list[str]:
 def _checked(text: object, index: int) -> str:
     if not isinstance(text, str):
         raise InputError(_not_a_text(text), index=index, hint=_hint(text))
-    if not text.isascii():
+    # numpy's str_ and other subclasses become plain texts; their own str() may say something else.
+    plain = text if type(text) is str else str.__str__(text)
+    if not plain.isascii():
         try:
-            text.encode()
+            plain.encode()
         except UnicodeEncodeError as error:
             raise InputError(
-                f"lone surrogate {text[error.start]!a} at character {error.start}",
+                f"lone surrogate {plain[error.start]!a} at character {error.start}",
                 index=index,
                 hint="decode the source with errors='replace', or drop such characters",
             ) from error
-    # numpy's str_ and other subclasses become plain texts.
-    return text if type(text) is str else str(text)
+    return plain
 
 
 def _not_a_text(value: object) -> str:

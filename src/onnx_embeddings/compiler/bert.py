@@ -102,9 +102,9 @@ def write(config: BertConfig, weights: Weights, graph: GraphWriter) -> None:
     Inputs of the graph::
 
         ids (T,) int64            token ids of all texts, one text after the other
+        rows (T,) int64           the text of each token, from 0
         positions (T,) int64      the place of each token in its text
         unpack (B, S) int64       for each place of the padded grid, which token stands there
-        pack (T,) int64           for each token, its place in the flattened padded grid
         mask (B, 1, 1, S) float32 0 for a token, a huge negative number for an empty place
     """
     _Bert(config, weights, graph).write()
@@ -116,24 +116,49 @@ class _Bert:
         self.weights = weights
         self.graph = graph
         # Models with a head (BertForMaskedLM, for example) keep the encoder under this name.
+        self.head = config.hidden_size // config.num_attention_heads
         self.prefix = "bert." if "bert.embeddings.word_embeddings.weight" in weights else ""
 
     def write(self) -> None:
         graph, hidden = self.graph, self.config.hidden_size
         graph.input("ids", "int64", ["T"])
+        graph.input("rows", "int64", ["T"])
         graph.input("positions", "int64", ["T"])
         graph.input("unpack", "int64", ["B", "S"])
-        graph.input("pack", "int64", ["T"])
         graph.input("mask", "float32", ["B", 1, 1, "S"])
-        head = hidden // self.config.num_attention_heads
-        heads = [0, 0, 3, self.config.num_attention_heads, head]
-        graph.constant("shape.heads", heads, "int64")
+        graph.constant("shape.heads", [-1, self.head], "int64")
         graph.constant("shape.flat", [-1, hidden], "int64")
-        graph.constant("axis.0", [0], "int64")
+        self.places()
         x = self.embeddings()
         for layer in range(self.config.num_hidden_layers):
             x = self.layer(x, layer)
         graph.node("Identity", [x], OUTPUT)
+
+    def places(self) -> None:
+        """Where the heads of each token are: in the row, and in the grid.
+
+        With rows of one head each as the unit, one Gather brings tokens into the order
+        (B, heads, S), and one brings them back, with no transposition of its own.
+        """
+        graph, heads = self.graph, self.config.num_attention_heads
+        numbers = np.arange(heads)
+        graph.constant("heads", np.array(heads), "int64")
+        graph.constant("heads.of.grid", numbers[:, None], "int64")
+        graph.constant("heads.of.row", numbers[None, :], "int64")
+        for axis in (1, -1):
+            graph.constant(f"axis.{axis}", [axis], "int64")
+        # (B, 1, S) * heads + (heads, 1) -> (B, heads, S)
+        grid = graph.node("Unsqueeze", ["unpack", "axis.1"], "grid.tokens")
+        grid = graph.node("Mul", [grid, "heads"], "grid.tokens.start")
+        graph.node("Add", [grid, "heads.of.grid"], "row.to.grid")
+        # ((T, 1) * heads + (1, heads)) * S + (T, 1) -> (T, heads)
+        longest = graph.node("Shape", ["unpack"], "longest", start=1, end=2)
+        row = graph.node("Unsqueeze", ["rows", "axis.-1"], "row.texts")
+        row = graph.node("Mul", [row, "heads"], "row.texts.start")
+        row = graph.node("Add", [row, "heads.of.row"], "row.heads")
+        row = graph.node("Mul", [row, longest], "row.heads.start")
+        position = graph.node("Unsqueeze", ["positions", "axis.-1"], "row.positions")
+        graph.node("Add", [row, position], "grid.to.row")
 
     def embeddings(self) -> str:
         graph, config = self.graph, self.config
@@ -169,36 +194,24 @@ class _Bert:
     def attention(self, x: str, key: str, name: str) -> str:
         """Self-attention: (T, H) -> grid (B, heads, S, head) -> (T, H)."""
         graph, hidden = self.graph, self.config.hidden_size
-        head = hidden // self.config.num_attention_heads
         # The scale of the scores is folded into the queries.
-        parts = [("query", 1 / math.sqrt(head)), ("key", 1.0), ("value", 1.0)]
-        weight = np.concatenate(
-            [
-                self.take(f"{key}.{part}.weight", hidden, hidden).T * np.float32(scale)
-                for part, scale in parts
-            ],
-            axis=1,
-        )
-        bias = np.concatenate(
-            [self.take(f"{key}.{part}.bias", hidden) * np.float32(scale) for part, scale in parts]
-        )
-        row = graph.linear(x, f"{name}.qkv", weight, bias)
-        grid = graph.node("Gather", [row, "unpack"], f"{name}.grid")
-        split = graph.node("Reshape", [grid, "shape.heads"], f"{name}.split")
-        turned = graph.node("Transpose", [split], f"{name}.turned", perm=[2, 0, 3, 1, 4])
-        names = [f"{name}.{part}.1" for part, _ in parts]
-        graph.nodes("Split", [turned], names, axis=0, num_outputs=3)
-        query, keys, values = (
-            graph.node("Squeeze", [one, "axis.0"], one.removesuffix(".1")) for one in names
-        )
+        scales = {"query": 1 / math.sqrt(self.head), "key": 1.0, "value": 1.0}
+        grids = []
+        for part, scale in scales.items():
+            weight = self.take(f"{key}.{part}.weight", hidden, hidden).T * np.float32(scale)
+            bias = self.take(f"{key}.{part}.bias", hidden) * np.float32(scale)
+            y = graph.linear(x, f"{name}.{part}", weight, bias)
+            y = graph.node("Reshape", [y, "shape.heads"], f"{name}.{part}.heads")
+            grids.append(graph.node("Gather", [y, "row.to.grid"], f"{name}.{part}.grid"))
+        query, keys, values = grids
         keys = graph.node("Transpose", [keys], f"{name}.key.turned", perm=[0, 1, 3, 2])
         scores = graph.node("MatMul", [query, keys], f"{name}.scores")
         scores = graph.node("Add", [scores, "mask"], f"{name}.masked")
         shares = graph.node("Softmax", [scores], f"{name}.shares", axis=-1)
         mixed = graph.node("MatMul", [shares, values], f"{name}.mixed")
-        mixed = graph.node("Transpose", [mixed], f"{name}.mixed.turned", perm=[0, 2, 1, 3])
-        flat = graph.node("Reshape", [mixed, "shape.flat"], f"{name}.flat")
-        return graph.node("Gather", [flat, "pack"], f"{name}.packed")
+        mixed = graph.node("Reshape", [mixed, "shape.heads"], f"{name}.mixed.heads")
+        mixed = graph.node("Gather", [mixed, "grid.to.row"], f"{name}.mixed.row")
+        return graph.node("Reshape", [mixed, "shape.flat"], f"{name}.attention")
 
     def linear(self, x: str, name: str, key: str, outputs: int, inputs: int | None = None) -> str:
         inputs = self.config.hidden_size if inputs is None else inputs

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onnx_embeddings.arrays import Graph
+    from onnx_embeddings.store import Store
 
 _TRANSFORMER_CONFIGS = tuple(
     f"sentence_{family}_config.json"
@@ -62,7 +63,7 @@ class ModelFolder:
     query_prompt: str
     document_prompt: str
 
-    def spec(self, request: ModelRequest, graph: Graph) -> ModelSpec:
+    def spec(self, request: ModelRequest, graph: Graph, store: Store) -> ModelSpec:
         """What the request resolves to in this folder.
 
         Raises:
@@ -75,7 +76,7 @@ class ModelFolder:
         return ModelSpec(
             model=request.model,
             weights=graph.weights,
-            tokenizer=tokenizer_digest(self.tokenizer),
+            tokenizer=tokenizer_digest(self.tokenizer, store),
             pooling=self.pooling,
             normalize=self.normalize,
             dim=request.dim or graph.hidden_size,

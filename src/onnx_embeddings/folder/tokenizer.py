@@ -13,6 +13,8 @@ from onnx_embeddings.folder.documents import read_object
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from onnx_embeddings.store import Store
+
 _MOST_BYTES = 256 * 2**20
 
 
@@ -83,17 +85,26 @@ def tokenizer_files(
     )
 
 
-def tokenizer_digest(files: TokenizerFiles) -> str:
-    """Digest of the rules that turn texts into ids; what the file has baked in is not one."""
+def tokenizer_digest(files: TokenizerFiles, store: Store) -> str:
+    """Digest of the rules that turn texts into ids.
+
+    Raises:
+        ModelFormatError: the tokenizer's file is no JSON object.
+    """
     rules: dict[str, Any] = {"side": files.truncation_side, "lowercase": files.lowercase}
     if files.path.name == "vocab.txt":
         options = files.bert_options
         rules["bert"] = [options.lowercase, options.strip_accents, options.chinese_characters]
-        rules["vocabulary"] = hashlib.sha256(files.path.read_bytes()).hexdigest()
-        return _digest(rules)
-    content = read_object(files.path, most=_MOST_BYTES)
-    rules |= {name: content[name] for name in content.keys() - {"truncation", "padding", "version"}}
+        rules["vocabulary"] = store.sha256(files.path)
+    else:
+        rules["file"] = store.digest(files.path, "tokenizer/1", _rules_in)
     return _digest(rules)
+
+
+def _rules_in(file: Path) -> str:
+    """Digest of a tokenizer.json without the cut and the padding baked in, which are not used."""
+    content = read_object(file, most=_MOST_BYTES)
+    return _digest({k: content[k] for k in content.keys() - {"truncation", "padding", "version"}})
 
 
 def _digest(values: object) -> str:

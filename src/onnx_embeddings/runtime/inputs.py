@@ -24,9 +24,9 @@ def packed(batch: Batch) -> dict[str, npt.NDArray[np.int64] | npt.NDArray[np.flo
     mask = np.where(empty, _EMPTY_PLACE, np.float32(0))
     return {
         "ids": batch.ids,
+        "rows": row,
         "positions": position,
         "unpack": unpack,
-        "pack": row * longest + position,
         "mask": mask[:, None, None, :],
     }
 

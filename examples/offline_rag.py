@@ -197,6 +197,7 @@ if __name__ == "__main__":
     handler.setFormatter(Wrapped())
     logging.getLogger("onnx_embeddings").addHandler(handler)
     logging.getLogger("onnx_embeddings").setLevel(logging.INFO)  # it says what it fetches
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what it can't read, we say
     try:
         main()
     except KeyboardInterrupt:

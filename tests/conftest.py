@@ -1,4 +1,4 @@
-"""What all tests share: a store of their own, a network that is off, the tiny model, the real one."""
+"""What all tests share: a store of their own, the tiny model, the real one, evaluation data."""
 
 from __future__ import annotations
 

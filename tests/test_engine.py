@@ -16,7 +16,7 @@ from onnx_embeddings.testing import write_tiny_model
 if TYPE_CHECKING:
     from pathlib import Path
 
-WORDS = "the cat sits on a red moon and two dogs run to the sea".split()
+WORDS = ["the", "cat", "sits", "on", "a", "red", "moon", "two", "dogs", "run", "to", "sea", "is"]
 TEXTS = [
     "",
     " ",

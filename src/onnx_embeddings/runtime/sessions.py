@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _CALLS_BEFORE_TRIALS = 2  # a program that embeds one or two texts never pays for a second session
 _TRIALS = 5
+_CALLS_BETWEEN_TRIALS = 2000  # what else runs on the machine may have misled the last ones
 
 
 class Sessions:
@@ -22,7 +23,7 @@ class Sessions:
 
     Which is faster depends on the processor, on the model and on the length of the text, so it is
     measured: of the first lone batches of each size some run on one thread and some on all, and
-    the faster way stays. Both give the same bits.
+    the faster way is taken for the next thousands. Both give the same bits.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -74,6 +75,7 @@ class _Alone:
         # Sizes are powers of two of tokens; seconds on the lane's session and on the wide one.
         self._seconds: dict[int, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
         self._faster: dict[int, Session] = {}
+        self._calls_left: dict[int, int] = {}
 
     def run(self, batch: Batch) -> TokenVectors:
         size = (len(batch.ids) - 1).bit_length()
@@ -91,7 +93,10 @@ class _Alone:
         if self._calls <= _CALLS_BEFORE_TRIALS:
             return self._lane, False
         if size in self._faster:
-            return self._faster[size], False
+            self._calls_left[size] -= 1
+            if self._calls_left[size]:
+                return self._faster[size], False
+            del self._faster[size], self._seconds[size]
         if self._wide is None:
             self._wide = Session(self._graph, threads=self._threads)
         lane, wide = self._seconds[size]
@@ -103,3 +108,4 @@ class _Alone:
             (lane if session is self._lane else wide).append(seconds)
             if min(len(lane), len(wide)) >= _TRIALS and self._wide is not None:
                 self._faster[size] = self._wide if median(wide) < median(lane) else self._lane
+                self._calls_left[size] = _CALLS_BETWEEN_TRIALS

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from onnx_embeddings import Engine, batches
+from onnx_embeddings.runtime import sessions
+from onnx_embeddings.runtime.sessions import Sessions
+
+if TYPE_CHECKING:
+    from onnx_embeddings.arrays import Batch, Graph
+
+
+@pytest.fixture
+def graph(tiny: Engine) -> Graph:
+    graph: Graph = tiny._opened().sessions._graph
+    return graph
+
+
+def batch_of(engine: Engine, *texts: str) -> Batch:
+    tokens = engine._opened().encoder.encode(texts)
+    return batches.pack(tokens, np.arange(len(texts)))
+
+
+def wide_sessions(found: Sessions) -> int:
+    return sum(alone._wide is not None for alone in found._alone.values())
+
+
+def test_lone_batches_have_the_same_bits_on_every_kind_of_session(
+    tiny: Engine, graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_CALLS_BETWEEN_TRIALS", 7)
+    found = Sessions(graph)
+    for batch in (
+        batch_of(tiny, ""),
+        batch_of(tiny, "the cat sits", "a"),
+        batch_of(tiny, "a " * 99),
+    ):
+        expected = found.run(batch)
+        for threads in (1, 2, 3):
+            for _ in range(40):  # through several trials and decisions
+                np.testing.assert_array_equal(found.run_alone(batch, threads=threads), expected)
+
+
+def test_who_embeds_two_texts_does_not_pay_for_a_second_session(tiny: Engine, graph: Graph) -> None:
+    found = Sessions(graph)
+    batch = batch_of(tiny, "the cat")
+    for _ in range(2):
+        found.run_alone(batch, threads=2)
+    assert wide_sessions(found) == 0
+    found.run_alone(batch, threads=2)
+    assert wide_sessions(found) == 1
+
+
+def test_one_thread_never_makes_a_second_session(tiny: Engine, graph: Graph) -> None:
+    found = Sessions(graph)
+    batch = batch_of(tiny, "the cat")
+    for _ in range(5):
+        found.run_alone(batch, threads=1)
+    assert wide_sessions(found) == 0
+
+
+def test_the_faster_session_is_taken_after_the_trials(tiny: Engine, graph: Graph) -> None:
+    found = Sessions(graph)
+    batch = batch_of(tiny, "the cat")
+    for _ in range(12):
+        found.run_alone(batch, threads=2)
+    alone = found._alone[2]
+    (size,) = alone._faster
+    lane, wide = alone._seconds[size]
+    assert (len(lane), len(wide)) == (5, 5)
+    faster = alone._wide if np.median(wide) < np.median(lane) else alone._lane
+    assert alone._faster[size] is faster

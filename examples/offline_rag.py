@@ -11,6 +11,7 @@ The passages that come out are what you would put into the prompt of a language 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import logging
 import os
@@ -26,6 +27,7 @@ try:
     import numpy as np
     import passages
     from langchain_core.vectorstores import InMemoryVectorStore
+    from pydantic import ValidationError
 
     from langchain_onnx_embeddings import OnnxEmbeddings
     from onnx_embeddings import DEFAULT_MODEL, OnnxEmbeddingsError
@@ -59,6 +61,7 @@ def main() -> None:
     store, made = open_index(file, corpus, embeddings)
 
     for question in options.ask or ([] if options.interactive else QUESTIONS):
+        say(f"\n{bold(question)}")
         answer(question, store)
     while options.interactive and (question := asked()):
         answer(question, store)
@@ -133,7 +136,6 @@ def save(file: Path, store: InMemoryVectorStore) -> None:
 
 def answer(question: str, store: InMemoryVectorStore) -> None:
     """Show the passages nearest to a question."""
-    say(f"\n{bold(question)}")
     for document, score in store.similarity_search_with_score(question, k=BEST):
         name, source = document.metadata["name"], document.metadata["source"]
         text = " ".join(document.page_content.removeprefix(name).split())
@@ -147,8 +149,8 @@ def answer(question: str, store: InMemoryVectorStore) -> None:
 def asked() -> str:
     """A question from the keyboard; empty when there are no more."""
     try:
-        return input(f"\n{bold('Your question')} {dim('(Enter to end)')}: ").strip()
-    except EOFError:
+        return input("\nYour question (Enter to end): ").strip()
+    except (EOFError, KeyboardInterrupt):
         return ""
 
 
@@ -171,7 +173,7 @@ def home(path: Path) -> str:
     return f"~/{path.relative_to(Path.home())}" if inside else str(path)
 
 
-def say(line: str = "") -> None:
+def say(line: str) -> None:
     """Print a line at once, so that it comes before the bar."""
     print(line, flush=True)
 
@@ -184,25 +186,25 @@ def paint(code: int, text: str) -> str:
 bold, dim, green = (partial(paint, code) for code in (1, 2, 32))
 
 
-class Wrapped(logging.Formatter):
-    """Messages as wide as all the rest."""
+class Messages(logging.Handler):
+    """What the engine has to say, such as what it fetches from where."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        """The lines of a message."""
-        return textwrap.fill(record.getMessage(), WIDTH, break_on_hyphens=False)
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a message, as wide as all the rest."""
+        print(textwrap.fill(record.getMessage(), WIDTH, break_on_hyphens=False), file=sys.stderr)
 
 
 if __name__ == "__main__":
-    handler = logging.StreamHandler()
-    handler.setFormatter(Wrapped())
-    logging.getLogger("onnx_embeddings").addHandler(handler)
-    logging.getLogger("onnx_embeddings").setLevel(logging.INFO)  # it says what it fetches
+    logging.getLogger("onnx_embeddings").addHandler(Messages())
+    logging.getLogger("onnx_embeddings").setLevel(logging.INFO)
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what it can't read, we say
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character
     try:
         main()
     except KeyboardInterrupt:
-        sys.exit("\nStopped; an index that is not whole is not kept.")
+        sys.exit("\nStopped; nothing half-made was kept.")
     except BrokenPipeError:  # such as | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (passages.CorpusError, OnnxEmbeddingsError, OSError) as error:
+    except (passages.CorpusError, OnnxEmbeddingsError, OSError, ValidationError) as error:
         sys.exit(f"error: {error}")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -44,7 +44,8 @@ def test_vectors_are_float32_rows_of_unit_length(tiny: Engine) -> None:
 
 
 def test_no_texts_give_no_rows(tiny: Engine) -> None:
-    for none in ([], (), iter([]), np.array([], dtype=str)):
+    nothing: list[Any] = [[], (), iter([]), np.array([], dtype=str)]
+    for none in nothing:
         assert tiny.embed_documents(none).shape == (0, 32)
         assert tiny.embed_queries(none).dtype == np.float32
         assert tiny.count_tokens(none).shape == (0,)

@@ -667,6 +667,7 @@ def test_data_beside_a_ready_file_belongs_to_it(folder: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     ["J\u00fcrgen \u6a21\u578b \U0001f642 x", "a b", "x" * 240, "\u6a21" * 80, "-", "a'b\"c$d;e"],
+    ids=itertools.count(),
 )
 def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
     folder = write_tiny_model(tmp_path / name)
@@ -811,13 +812,8 @@ def with_value(document: Any, place: tuple[Any, ...], value: object) -> Any:
 @pytest.mark.parametrize("value", [None, [], {}, "x", -1, 1e30], ids=json.dumps)
 def test_any_value_of_any_file_may_be_odd(file: Path, value: object) -> None:
     document = json.loads(file.read_text("utf-8"))
-    places = (
-        list(places_in(document))
-        if file.name != "tokenizer.json"
-        else [place for place in places_in(document) if "vocab" not in place[:-1]]
-    )
     wrong = {}
-    for place in places:
+    for place in places_in(document):
         file.write_text(json.dumps(with_value(document, place, value)), encoding="utf-8")
         message = outcome(root(file))
         if message is not None:

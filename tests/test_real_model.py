@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -113,3 +116,31 @@ def ranks(values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
     last = np.cumsum(counts)
     means: npt.NDArray[np.float64] = (last - (counts - 1) / 2)[where]
     return means
+
+
+def test_a_second_start_needs_no_network_and_nothing_heavy(
+    minilm: Engine, models_home: Path
+) -> None:
+    code = """
+import socket, sys
+import onnx_embeddings
+
+def refused(*arguments, **settings):
+    raise AssertionError("the network was touched")
+
+socket.socket.connect = socket.getaddrinfo = socket.create_connection = refused
+with onnx_embeddings.load() as engine:
+    assert engine.embed_documents(["a text", "another"]).shape == (2, 384)
+heavy = {"torch", "transformers", "huggingface_hub", "onnx", "safetensors", "tqdm", "filelock"}
+assert not heavy & set(sys.modules), heavy & set(sys.modules)
+"""
+    assert minilm.path.is_relative_to(models_home)
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env=os.environ | {"ONNX_EMBEDDINGS_HOME": str(models_home)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")

@@ -5,7 +5,7 @@ from queue import Queue
 
 import pytest
 
-from onnx_embeddings.scheduler import Scheduler
+from onnx_embeddings.scheduler import Call, Scheduler
 
 SECONDS = 20
 
@@ -96,12 +96,13 @@ def test_an_error_reaches_its_own_caller_and_no_other() -> None:
             raise ValueError(item)
         done.append(item)
 
-    good, bad = scheduler.call(work, lanes=2), scheduler.call(work, lanes=1)
+    good: Call[object] = scheduler.call(work, lanes=2)
+    bad: Call[object] = scheduler.call(work, lanes=1)
     bad.put(["bad", *range(1000)])
     good.put(list("abcdef"))
     with pytest.raises(ValueError, match="bad"):
         bad.wait()
-    assert sorted(good.wait()) == list("abcdef")
+    assert set(good.wait()) == set("abcdef")
     assert not set(done) & set(range(1000))
     # What is put after the error is dropped, and the error stays.
     bad.put(["more"])
@@ -141,7 +142,7 @@ def test_work_runs_on_the_callers_own_thread_only_if_nothing_else_does() -> None
     gate.open.set()
     call.wait()
     with pytest.raises(ZeroDivisionError):
-        scheduler.run_alone(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+        scheduler.run_alone(lambda: 1 / 0)  # type: ignore[arg-type]
     assert scheduler.run_alone(lambda: None)
 
 
@@ -166,7 +167,7 @@ def test_twenty_callers_at_once_all_get_their_own() -> None:
     results: dict[int, list[int]] = {}
 
     def caller(number: int) -> None:
-        call = scheduler.call(lambda _: None, lanes=2)
+        call: Call[int] = scheduler.call(lambda _: None, lanes=2)
         call.put(range(number * 100, number * 100 + 50))
         results[number] = sorted(call.wait())
 

@@ -393,3 +393,13 @@ def test_neither_the_environment_nor_the_file_is_written(file: Path) -> None:
     encoder.encode(["a", "b", "c"] * 50)
     assert dict(os.environ) == environment
     assert file.read_bytes() == content
+
+
+def test_a_panic_of_the_tokenizer_is_our_error_too(file: Path, tmp_path: Path) -> None:
+    values = json.loads(file.read_text("utf-8"))
+    values["post_processor"]["special_tokens"] = {}
+    broken = tmp_path / "tokenizer.json"
+    broken.write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(ModelFormatError) as caught:
+        Encoder(TokenizerFiles(path=broken), max_tokens=8).encode(["a"])
+    assert caught.value.path == str(broken)

@@ -76,7 +76,10 @@ class Encoder:
             if len(texts) == 1:
                 return [self._tokenizer.encode(texts[0])]
             return self._tokenizer.encode_batch_fast(list(texts))
-        except Exception as error:
+        except BaseException as error:
+            # Rust's panics are no Exceptions, and their class can't be imported.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             raise ModelFormatError(self._file, f"the tokenizer failed: {error}") from error
 
     def _counts(self, encodings: list[Encoding]) -> Lengths:

@@ -61,7 +61,7 @@ class BertConfig:
         if not isinstance(epsilon, float) or not 0 < epsilon < 1:
             raise ModelFormatError(file, f"layer_norm_eps is {epsilon!r}")
         activation = values.get("hidden_act", "gelu")
-        if activation not in _ACTIVATIONS:
+        if not isinstance(activation, str) or activation not in _ACTIVATIONS:
             known = ", ".join(_ACTIVATIONS)
             raise ModelFormatError(file, f"hidden_act is {activation!r}, known are {known}")
         if values.get("position_embedding_type", "absolute") != "absolute":

@@ -65,7 +65,7 @@ class Weights:
         handle, file = self._where[name]
         try:
             tensor: npt.NDArray[Any] = handle.get_tensor(name)
-        except (SafetensorError, TypeError, ValueError) as error:
+        except (SafetensorError, AttributeError, TypeError, ValueError) as error:
             raise ModelFormatError(file, f"tensor {name!r} cannot be read: {error}") from error
         if tensor.dtype.name not in _FLOATS:
             raise ModelFormatError(file, f"tensor {name!r} holds {tensor.dtype.name} numbers")

@@ -96,6 +96,13 @@ def read(path: Path, request: ModelRequest) -> ModelFolder:
         ModelFormatError: a file is missing, damaged or of a kind that is not supported.
         SettingError: the request asks for something that this model does not have.
     """
+    try:
+        return _read(path, request)
+    except OSError as error:  # no right to read, a folder in the place of a file, an absurd name
+        raise ModelFormatError(path, f"cannot be read: {error}") from error
+
+
+def _read(path: Path, request: ModelRequest) -> ModelFolder:
     modules = read_modules(path)
     transformer = modules.transformer
     config = read_object(transformer / "config.json")
@@ -105,14 +112,18 @@ def read(path: Path, request: ModelRequest) -> ModelFolder:
     )
     weights, ready = weights_or_ready(path, transformer, config, request.variant)
     query_prompt, document_prompt = read_prompts(path)
-    if modules.prompt_outside and (query_prompt or document_prompt):
+    used = (
+        _first(request.query_prompt, query_prompt),
+        _first(request.document_prompt, document_prompt),
+    )
+    if modules.prompt_outside and any(used):
         raise ModelFormatError(
             modules.pooling_file,
             "include_prompt is false: prompts that are not pooled are not supported yet",
         )
     return ModelFolder(
         path=path,
-        name=re.sub(r"[^\w.-]", "_", request.model.rstrip("/\\").rpartition("/")[2]) or "model",
+        name=_name(request.model),
         config=config,
         weights=weights,
         ready=ready,
@@ -126,6 +137,12 @@ def read(path: Path, request: ModelRequest) -> ModelFolder:
         query_prompt=query_prompt,
         document_prompt=document_prompt,
     )
+
+
+def _name(model: str) -> str:
+    # Part of a file name, which must not grow too long: some letters take four bytes.
+    name = re.sub(r"[^\w.-]", "_", model.rstrip("/\\").rpartition("/")[2])
+    return name[:40] or "model"
 
 
 def _first(asked: str | None, own: str) -> str:

@@ -44,6 +44,8 @@ def longest_text(
     if asked is not None:
         if positions is not None and asked > positions:
             raise SettingError("max_tokens", asked, f"this model has {positions} positions")
+        if asked > _LONGEST_SANE:
+            raise SettingError("max_tokens", asked, f"must be at most {_LONGEST_SANE}")
         return asked
     own = _limit(sentence_config.get("max_seq_length"))
     own = own or _limit(tokenizer_config.get("model_max_length"))
@@ -62,4 +64,4 @@ def _limit(value: object) -> int | None:
     """A limit out of a file; None where it is missing, odd, or a huge "not set"."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if 0 < value <= _LONGEST_SANE else None
+    return int(value) if 1 <= value <= _LONGEST_SANE else None

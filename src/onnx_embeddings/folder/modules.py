@@ -110,7 +110,7 @@ def read_prompts(path: Path) -> tuple[str, str]:
     if not isinstance(prompts, dict) or not all(isinstance(p, str) for p in prompts.values()):
         raise ModelFormatError(file, "prompts must map names to texts")
     default_name = values.get("default_prompt_name")
-    if default_name is not None and default_name not in prompts:
+    if not isinstance(default_name, str | None) or default_name not in {None, *prompts}:
         raise ModelFormatError(file, f"default_prompt_name {default_name!r} is not in prompts")
     default: str = prompts.get(default_name, "")
     query: str = prompts.get("query", default)

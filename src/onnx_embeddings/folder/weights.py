@@ -48,6 +48,8 @@ def _safetensors(folder: Path) -> tuple[Path, ...]:
         shards = read_object(index).get("weight_map")
         if not isinstance(shards, dict) or not shards:
             raise ModelFormatError(index, "names no files")
+        if not all(isinstance(name, str) for name in shards.values()):
+            raise ModelFormatError(index, "names files by something else than texts")
         files = tuple(inside(folder, name, index) for name in sorted({*shards.values()}))
         for file in files:
             if not file.is_file():

@@ -1,0 +1,93 @@
+"""What the pages say is true: their code runs and prints what it says, generated pages are new."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import REPOSITORY
+
+import onnx_embeddings
+from onnx_embeddings import catalog
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md")])
+
+
+def blocks(page: Path) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda p: p.name)
+def test_the_code_of_a_page_prints_what_it_says(page: Path, models_home: Path) -> None:
+    for block in blocks(page):
+        expected = re.findall(r"^ *print\(.*\)  # (.*)$", block, re.MULTILINE)
+        result = subprocess.run(
+            [sys.executable, "-W", "error", "-c", block],
+            env=os.environ | {"ONNX_EMBEDDINGS_HOME": str(models_home)},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert (result.returncode, result.stderr) == (0, "")
+        assert result.stdout.splitlines() == expected
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+def test_the_page_of_errors_is_new() -> None:
+    made = runpy.run_path(str(REPOSITORY / "docs" / "errors_page.py"))
+    assert made["PAGE"].read_text(encoding="utf-8") == made["page"]()
+
+
+def test_the_page_of_models_knows_the_catalog() -> None:
+    text = (REPOSITORY / "docs" / "models.md").read_text(encoding="utf-8")
+    for model in catalog.models().values():
+        row = f"{model.dim} | {model.max_tokens} | "
+        assert model.name in text
+        assert row in text
+        assert model.revision[:8] in text
+        assert f"| {len(model.mirrors)} |" in text
+
+
+def test_examples_in_docstrings_are_right() -> None:
+    module = import_module("onnx_embeddings.testing")
+    assert doctest.testmod(module).failed == 0
+    assert doctest.testmod(module).attempted > 0
+
+
+@pytest.mark.weights
+def test_the_example_of_the_package_is_right(
+    models_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONNX_EMBEDDINGS_HOME", str(models_home))
+    assert doctest.testmod(onnx_embeddings).failed == 0
+    assert doctest.testmod(onnx_embeddings).attempted > 0
+
+
+def test_one_version_everywhere() -> None:
+    version = onnx_embeddings.__version__
+    changes = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^## (\S+?),? ", changes, re.MULTILINE).group(1) == version  # type: ignore[union-attr]
+    for project in REPOSITORY.glob("integrations/*/pyproject.toml"):
+        with project.open("rb") as file:
+            path = tomllib.load(file)["tool"]["hatch"]["version"]["path"]
+        assert f'__version__ = "{version}"' in (project.parent / path).read_text(encoding="utf-8")

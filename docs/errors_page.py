@@ -18,8 +18,8 @@ def page() -> str:
         "# Errors",
         (
             "Every exception is in `onnx_embeddings.errors`, under one root. The second base lets "
-            "handlers that know only built-in exceptions work too. A message says what is wrong, then, "
-            "on a line of its own, `Hint:` and the next step."
+            "handlers that know only built-in exceptions work too. A message says what is wrong, "
+            "then, on a line of its own, `Hint:` and the next step."
         ),
         f"```\n{tree}\n```",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from contextlib import nullcontext
@@ -18,7 +19,6 @@ from onnx_embeddings.spec import DEFAULT_MODEL, ModelRequest
 from onnx_embeddings.stats import Counters, EngineStats
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable
     from contextlib import AbstractContextManager
     from pathlib import Path
@@ -108,6 +108,7 @@ class Engine:
         self._config = self._given
         self._counters = Counters()
         self._closed = False
+        _engines.add(self)
 
     @property
     def request(self) -> ModelRequest:
@@ -206,12 +207,12 @@ class Engine:
 
     def _opened(self) -> Lease:
         held = self._lease
-        if held is not None and not held.inherited:
+        if held is not None:
             return held
         with self._lock:
             if self._closed:
                 raise ClosedError(self._request.model)
-            if self._lease is None or self._lease.inherited:
+            if self._lease is None:
                 config = self._given.resolved()
                 self._config = replace(config, lanes=config.lanes or available_processors())
                 self._lease = lease(self._request, self._config)
@@ -219,11 +220,29 @@ class Engine:
                 weakref.finalize(self, self._lease.release)
             return self._lease
 
+    def _forked(self) -> None:
+        """Forget, in a forked child, what only the parent may use; a lock may even be held."""
+        self._lock = threading.Lock()
+        self._counters = Counters()
+        self._lease = None
+
     def _embed(self, texts: Iterable[str], prompt: str, *, progress: bool) -> Vectors:
         items = text.prompted(text.checked(texts), prompt)
         run = Embedding(self._opened(), self._config, self._counters, len(items))
         with _bar(len(items)) if progress else nullcontext() as bar:
             return run.embed(items, bar)
+
+
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for engine in list(_engines):
+        engine._forked()  # noqa: SLF001
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _bar(total: int) -> AbstractContextManager[tqdm[Any]]:

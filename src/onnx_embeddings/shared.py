@@ -41,15 +41,11 @@ class Lease:
         self._key: str | None = key
         self._process = os.getpid()
 
-    @property
-    def inherited(self) -> bool:
-        """Whether this came along in a fork, where the sessions must not be used."""
-        return self._process != os.getpid()
-
     def release(self) -> None:
         """Give the model back; the last lease frees its memory."""
         key, self._key = self._key, None
-        if key is not None and not self.inherited:
+        # A lease that came along in a fork is the parent's to release.
+        if key is not None and self._process == os.getpid():
             _registry.release(key)
 
 

@@ -48,7 +48,7 @@ class ReferenceBert:
             activation=config["hidden_act"],
         )
 
-    def token_vectors(self, ids: Sequence[int]) -> Array:
+    def token_vectors(self, ids: Sequence[int] | npt.NDArray[np.int64]) -> Array:
         """(T, H) float64: the last hidden state of one text."""
         table = self.weights["embeddings.position_embeddings.weight"]
         x = self.weights["embeddings.word_embeddings.weight"][list(ids)].copy()

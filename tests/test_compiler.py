@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import itertools
 import json
 import struct
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import onnx
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from onnx_embeddings.arrays import Graph, Ids, TokenVectors
 
 WORDS = 147  # of the tiny vocabulary
+DTYPES: tuple[Literal["float32", "float16", "bfloat16"], ...] = ("float32", "float16", "bfloat16")
 TEXTS = ["the cat sits", "", "a dog runs on the red moon by the sea", "x1 2y", "two " * 40]
 
 
@@ -57,7 +59,8 @@ def run(session: Session, texts: list[Ids]) -> list[TokenVectors]:
 def pooled(reference: ReferenceBert, texts: list[Ids]) -> npt.NDArray[np.float64]:
     """(N, H) float64: means of unit length."""
     means = np.array([reference.token_vectors(ids).mean(axis=0) for ids in texts])
-    return means / np.linalg.norm(means, axis=1, keepdims=True)
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    return means
 
 
 def edit(file: Path, **changes: Any) -> None:
@@ -89,7 +92,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "wide": {"hidden_size": 96, "num_attention_heads": 6, "intermediate_size": 200},
     "narrow inside": {"intermediate_size": 5},
     "very small": {"hidden_size": 4, "num_attention_heads": 2, "intermediate_size": 3},
-    "many positions": {"max_position_embeddings": 200},
+    "many positions": {"max_position_embeddings": 90},
     "few positions": {"max_position_embeddings": 12},
     "one type": {"type_vocab_size": 1},
     "four types": {"type_vocab_size": 4},
@@ -108,12 +111,13 @@ def test_token_vectors_are_those_of_the_reference(
     folder = write_tiny_model(tmp_path / "model", config=config, max_tokens=None)
     reference = ReferenceBert.read(folder)
     session = Session(prepared(folder, store))
-    longest = min(48, config.get("max_position_embeddings", 48))
-    texts = random_ids(5, 1, longest, 2, 11, 11)
+    texts = random_ids(5, 1, 12, 2, 9)
+    if "max_position_embeddings" in config:
+        texts += random_ids(config["max_position_embeddings"])
     for ids, tokens in zip(texts, run(session, texts), strict=True):
         assert tokens.dtype == np.float32
-        # Token vectors are not of unit length: the largest numbers are about 4.
-        np.testing.assert_allclose(tokens, reference.token_vectors(ids), atol=1e-5, rtol=1e-5)
+        expected = reference.token_vectors(ids)
+        assert np.abs(tokens - expected).max() < 1e-5 * max(1, np.abs(expected).max())
 
 
 @pytest.mark.parametrize(
@@ -159,8 +163,8 @@ def test_names_and_shards_do_not_change_a_bit(tmp_path: Path) -> None:
 def test_half_precision_weights_move_a_vector(tmp_path: Path) -> None:
     """Or the two tests above could not tell which weights were taken."""
     vectors = {}
-    for dtype in ("float32", "float16", "bfloat16"):
-        folder = write_tiny_model(tmp_path / dtype, dtype=dtype)  # type: ignore[arg-type]
+    for dtype in DTYPES:
+        folder = write_tiny_model(tmp_path / dtype, dtype=dtype)
         with onnx_embeddings.load(folder) as engine:
             vectors[dtype] = engine.embed_documents(TEXTS)
     assert np.abs(vectors["float16"] - vectors["float32"]).max() > 5e-5
@@ -196,7 +200,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 def test_a_reference_with_anything_wrong_misses_clearly(tmp_path: Path, store: Store) -> None:
     folder = write_tiny_model(tmp_path / "model")
-    texts = random_ids(5, 20, 3, 48)
+    texts = random_ids(5, 14, 3)
     reference = ReferenceBert.read(folder)
     right = pooled(reference, texts)
     session = Session(prepared(folder, store))
@@ -223,14 +227,14 @@ def test_the_two_kinds_of_gelu_are_told_apart(tmp_path: Path, store: Store) -> N
 def test_a_text_has_the_same_bits_alone_and_in_any_batch(
     tmp_path: Path, store: Store, name: str
 ) -> None:
-    config = MODELS[name] | {"max_position_embeddings": 300}
+    config = MODELS[name] | {"max_position_embeddings": 200}
     graph = prepared(write_tiny_model(tmp_path / "model", config=config), store)
     session, wide = Session(graph), Session(graph, threads=2)
-    lengths = [*range(1, 20), 24, 31, 32, 33, 48, 63, 64, 65, 100, 127, 128, 129, 255, 256, 300]
+    lengths = [*range(1, 20), 24, 31, 32, 33, 48, 63, 64, 65, 100, 128, 129, 200]
     texts = random_ids(*lengths)
     alone = [run(session, [ids])[0] for ids in texts]
     random = np.random.default_rng(1)
-    for _ in range(30):
+    for _ in range(15):
         rows = random.integers(0, len(texts), int(random.integers(1, 9)))
         for runner in (session, wide):
             for row, tokens in zip(rows, run(runner, [texts[row] for row in rows]), strict=True):
@@ -272,7 +276,7 @@ def test_weights_lie_in_one_file_beside_the_graph_and_are_whole(
         assert start + length <= (place / data["location"]).stat().st_size
         outside[tensor.name] = range(start, start + length)
     ranges = sorted(outside.values(), key=lambda part: part.start)
-    assert all(one.stop <= other.start for one, other in zip(ranges, ranges[1:], strict=False))
+    assert all(one.stop <= other.start for one, other in itertools.pairwise(ranges))
     assert graph.path.stat().st_size < 30_000
     onnx.checker.check_model(str(graph.path))
     whole = onnx.load(graph.path)
@@ -352,24 +356,26 @@ def test_what_does_not_change_a_vector_does_not_change_the_digest(
 # What is refused.
 
 
+SIZES = [
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+]
+ODD_SIZES: list[Any] = [None, 0, -1, "32", 32.0, True, 10**30, []]
+ODD_EPSILONS: list[Any] = [None, 0, 0.0, -1e-5, 1, "1e-5", True, 1e30]
+ODD_ACTIVATIONS: list[Any] = [None, "swish", "", 5, [], {}]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *[
-            (name, value)
-            for name in (
-                "vocab_size",
-                "hidden_size",
-                "num_hidden_layers",
-                "num_attention_heads",
-                "intermediate_size",
-                "max_position_embeddings",
-                "type_vocab_size",
-            )
-            for value in (None, 0, -1, "32", 32.0, True, 10**30, [])
-        ],
-        *[("layer_norm_eps", value) for value in (None, 0, 0.0, -1e-5, 1, "1e-5", True, 1e30)],
-        *[("hidden_act", value) for value in (None, "swish", "", 5, [], {})],
+        *itertools.product(SIZES, ODD_SIZES),
+        *itertools.product(["layer_norm_eps"], ODD_EPSILONS),
+        *itertools.product(["hidden_act"], ODD_ACTIVATIONS),
         ("position_embedding_type", "relative_key"),
         ("is_decoder", True),
         ("add_cross_attention", True),

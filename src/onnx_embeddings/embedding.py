@@ -72,8 +72,9 @@ class Embedding:
         too_long = tokens.counts > self.spec.max_tokens
         if self.spec.long_text == "error" and too_long.any():
             row = int(np.argmax(too_long))
+            (count,) = self.encoder.count([texts[first + row]])
             raise InputError(
-                f"{tokens.counts[row]} tokens, and this model takes {self.spec.max_tokens}",
+                f"{count} tokens, and this model takes {self.spec.max_tokens}",
                 index=first + row,
                 hint="split it, or set long_text='truncate' to have it cut",
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
 
     from onnx_embeddings.arrays import Lengths
     from onnx_embeddings.folder.tokenizer import TokenizerFiles
+
+
+_PIECE = 2**15  # characters; most texts are shorter and read whole
+_SPACE = re.compile(r"[ \t\n\r]")
 
 
 class Encoder:
@@ -52,24 +58,56 @@ class Encoder:
                 f"must be more than the {self._special} special tokens that this model adds",
             )
         self._tokenizer.enable_truncation(max_tokens, direction=files.truncation_side)
+        self._max_tokens = max_tokens
+        self._piecewise = files.truncation_side == "right" and _splits_at_spaces(self._tokenizer)
 
     def encode(self, texts: Sequence[str]) -> Tokens:
         """The texts as token ids, special tokens included, cut to the limit.
 
+        Of a text that is very long only as much is read as the limit needs; its count is then a
+        lower bound, above the limit.
+
         Raises:
             ModelFormatError: the tokenizer can't express a text, for want of an unknown token.
         """
-        encodings = self._encodings(texts)
+        ends = [self._enough(text, _PIECE) for text in texts]
+        starts = [text[:end] for text, end in zip(texts, ends, strict=True)]
+        encodings = self._encodings(starts)
+        for row, text in enumerate(texts):
+            while ends[row] < len(text) and self._count(encodings[row]) <= self._max_tokens:
+                # Mostly spaces, or words that are one token each: it takes more of the text.
+                ends[row] = self._enough(text, 4 * ends[row])
+                encodings[row] = self._encodings([text[: ends[row]]])[0]
         ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
         return Tokens(
             ids=ids,
             lengths=np.fromiter(map(len, ids), np.int64, len(ids)),
-            counts=self._counts(encodings),
+            counts=np.array([self._count(encoding) for encoding in encodings], np.int64),
         )
 
     def count(self, texts: Sequence[str]) -> Lengths:
         """(N,) int64: tokens of each text before the cut, special tokens included."""
-        return self._counts(self._encodings(texts))
+        # Encodings of a long text at once would take hundreds of bytes for each of its tokens.
+        pieces = [self._pieces(text) for text in texts]
+        counts = [self._count(encoding) for encoding in self._encodings([p[0] for p in pieces])]
+        for row, (_, *rest) in enumerate(pieces):
+            for piece in rest:
+                counts[row] += self._count(self._encodings([piece])[0]) - self._special
+        return np.array(counts, np.int64)
+
+    def _enough(self, text: str, size: int) -> int:
+        """How much of a text, at least `size`, can be read without the rest of it."""
+        if not self._piecewise or size >= len(text):
+            return len(text)
+        space = _SPACE.search(text, size)
+        return space.start() if space else len(text)
+
+    def _pieces(self, text: str) -> list[str]:
+        """The text in pieces that can be read without each other; at least one."""
+        ends = [0, self._enough(text, _PIECE)]
+        while ends[-1] < len(text):
+            ends.append(self._enough(text, ends[-1] + _PIECE))
+        return [text[first:last] for first, last in pairwise(ends)]
 
     def _encodings(self, texts: Sequence[str]) -> list[Encoding]:
         try:
@@ -82,13 +120,20 @@ class Encoder:
                 raise
             raise ModelFormatError(self._file, f"the tokenizer failed: {error}") from error
 
-    def _counts(self, encodings: list[Encoding]) -> Lengths:
+    def _count(self, encoding: Encoding) -> int:
         # What was cut off is in `overflowing`, in pieces that carry the special tokens again.
-        counts = [
-            len(encoding) + sum(len(piece) - self._special for piece in encoding.overflowing)
-            for encoding in encodings
-        ]
-        return np.array(counts, np.int64)
+        return len(encoding) + sum(len(piece) - self._special for piece in encoding.overflowing)
+
+
+def _splits_at_spaces(tokenizer: Tokenizer) -> bool:
+    """Whether what stands behind a space never changes the tokens before it."""
+    return (
+        isinstance(tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
+        and isinstance(tokenizer.normalizer, normalizers.BertNormalizer | None)
+        and not any(
+            _SPACE.search(token.content) for token in tokenizer.get_added_tokens_decoder().values()
+        )
+    )
 
 
 def _read(files: TokenizerFiles) -> Tokenizer:

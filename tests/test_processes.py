@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -192,3 +194,38 @@ print("fine")
 """
     (tmp_path / "empty").mkdir()
     assert_fine(run(code, tiny_folder, tmp_path / "empty"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal for a process")
+def test_an_interrupt_ends_the_program_and_does_not_abort_it(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    code = """
+import pathlib
+engine = onnx_embeddings.load(sys.argv[1])
+
+def work():
+    while True:
+        engine.embed_documents(TEXTS)
+
+threading.Thread(target=work, daemon=True).start()
+pathlib.Path(sys.argv[2]).touch()
+while True:
+    engine.embed_documents(TEXTS * 200)
+"""
+    started = tmp_path / "started"
+    for _ in range(3):
+        with subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", BEGIN + code, tiny_folder, started],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        ) as process:
+            deadline = time.monotonic() + SECONDS
+            while not started.exists() and process.poll() is None:
+                assert time.monotonic() < deadline
+            process.send_signal(signal.SIGINT)
+            _, stderr = process.communicate(timeout=SECONDS)
+        started.unlink()
+        assert stderr.splitlines()[-1] == "KeyboardInterrupt"
+        assert process.returncode == -signal.SIGINT

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from onnx_embeddings import Engine, batches
+import onnx_embeddings
+from onnx_embeddings import Engine, EngineConfig, batches
 from onnx_embeddings.runtime import sessions
 from onnx_embeddings.runtime.sessions import Sessions
+from onnx_embeddings.testing import write_tiny_model
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onnx_embeddings.arrays import Batch, Graph
 
 
@@ -73,3 +78,17 @@ def test_the_faster_session_is_taken_after_the_trials(tiny: Engine, graph: Graph
     assert (len(lane), len(wide)) == (5, 5)
     faster = alone._wide if np.median(wide) < np.median(lane) else alone._lane
     assert alone._faster[size] is faster
+
+
+def test_lone_texts_go_on_when_the_compiled_folder_has_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write_tiny_model(tmp_path / "model", seed=11)
+    config = EngineConfig(home=tmp_path / "home", lanes=2)
+    with onnx_embeddings.load(folder, config=config) as engine:
+        expected = engine.embed_queries(["the cat"])
+        shutil.rmtree(tmp_path / "home")
+        for _ in range(20):
+            np.testing.assert_array_equal(engine.embed_queries(["the cat"]), expected)
+    assert [record.message for record in caplog.records if "one thread" in record.message]
+    assert len(caplog.records) == 1

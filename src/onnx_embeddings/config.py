@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from onnx_embeddings.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"", "0", "false", "no", "off"})
@@ -48,6 +52,23 @@ class EngineConfig:
         if self.lanes is not None:
             _positive("lanes", self.lanes)
         _positive("batch_tokens", self.batch_tokens)
+        if not isinstance(self.home, str | os.PathLike | None):
+            raise SettingError("home", self.home, "must be a folder")
+        if not isinstance(self.offline, bool | None):
+            raise SettingError("offline", self.offline, "must be True or False")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> EngineConfig:
+        """A configuration from named values, as adapters get them.
+
+        Raises:
+            SettingError: there is a name that no field has, or a value that cannot be used.
+        """
+        known = [field.name for field in fields(cls)]
+        for name, value in values.items():
+            if name not in known:
+                raise SettingError(name, value, f"no such option, there are {', '.join(known)}")
+        return cls(**values)
 
     def resolved(self) -> EngineConfig:
         """This configuration with the environment read and the defaults of folders filled in.

@@ -50,6 +50,7 @@ class Embedding:
             InferenceError: the runtime failed, or a vector is not finite.
         """
         call = self.scheduler.call(self.on_a_lane, lanes=self.lanes)
+        done = 0.0
         for first in range(0, len(texts), _WINDOW):
             tokens = self.tokens(texts, first)
             planned = [(tokens, rows, first) for rows in self.plan(tokens)]
@@ -59,16 +60,17 @@ class Embedding:
                 break
             call.put(planned)
             while call.unfinished > (0 if last else _BATCHES_AHEAD):
-                finished = call.wait(unfinished=call.unfinished - 1)
+                done += sum(_share(item) for item in call.wait(unfinished=call.unfinished - 1))
                 if bar is not None:
-                    bar.update(sum(len(rows) for _, rows, _ in finished))
+                    bar.update(int(done) - bar.n)
         if bar is not None:
             bar.update(len(texts) - bar.n)
         return self.vectors
 
     def tokens(self, texts: list[str], first: int) -> Tokens:
         """The token ids of a window of texts."""
-        tokens = self.encoder.encode(texts[first : first + _WINDOW])
+        with self.scheduler.busy():
+            tokens = self.encoder.encode(texts[first : first + _WINDOW])
         too_long = tokens.counts > self.spec.max_tokens
         if self.spec.long_text == "error" and too_long.any():
             row = int(np.argmax(too_long))
@@ -115,3 +117,9 @@ class Embedding:
         self.vectors[batch.rows + first] = finished
         texts, longest = batch.shape
         self.counters.add(batches=1, padded_tokens=texts * longest)
+
+
+def _share(item: Item) -> float:
+    """How many texts of its window a batch is worth, by tokens: the first ones are the longest."""
+    tokens, rows, _ = item
+    return len(tokens.ids) * float(tokens.lengths[rows].sum() / tokens.lengths.sum())

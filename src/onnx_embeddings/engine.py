@@ -14,6 +14,7 @@ from onnx_embeddings.config import EngineConfig
 from onnx_embeddings.embedding import Embedding
 from onnx_embeddings.errors import ClosedError, SettingError
 from onnx_embeddings.runtime.threads import available_processors
+from onnx_embeddings.scheduler import process_scheduler
 from onnx_embeddings.shared import Lease, lease
 from onnx_embeddings.spec import DEFAULT_MODEL, ModelRequest
 from onnx_embeddings.stats import Counters, EngineStats
@@ -173,7 +174,10 @@ class Engine:
             InputError: an item is no valid text.
             ClosedError: the engine was closed.
         """
-        return self._opened().encoder.count(text.checked(texts))
+        items = text.checked(texts)
+        encoder = self._opened().encoder
+        with process_scheduler().busy():
+            return encoder.count(items)
 
     def stats(self) -> EngineStats:
         """What this engine has done so far."""

@@ -8,15 +8,19 @@ never waits for a long one to end, only for the batches that are running.
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 Item = TypeVar("Item")
+
+_LONGEST_END_SECONDS = 10
 
 
 class Call(Generic[Item]):
@@ -71,6 +75,7 @@ class Scheduler:
         self._calls: deque[Call[Any]] = deque()
         self._threads = 0
         self._running = 0
+        self._ending = False
 
     def call(self, work: Callable[[Item], None], *, lanes: int) -> Call[Item]:
         """A new caller.
@@ -80,6 +85,19 @@ class Scheduler:
             lanes: how many items of this caller may run at a time.
         """
         return Call(work, lanes=lanes, of=self)
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Count the caller's own thread as working, while it is in a library's native code."""
+        with self._changed:
+            self._stay_if_ending()
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
 
     def run_alone(self, work: Callable[[], None]) -> bool:
         """Run this at once, on the caller's own thread, if nothing else runs or waits.
@@ -92,30 +110,48 @@ class Scheduler:
         with self._changed:
             if self._running or self._calls:
                 return False
-            self._running += 1
-        try:
+        # Whatever starts in between only makes it less alone.
+        with self.busy():
             work()
-        finally:
-            with self._changed:
-                self._running -= 1
-                self._changed.notify_all()
         return True
 
     def put(self, call: Call[Item], items: Sequence[Item]) -> None:
         """See `Call.put`."""
         with self._changed:
-            if call.error is None:
-                if not call.items:
-                    self._calls.append(call)
-                call.items.extend(items)
-            while self._threads < call.lanes:
-                self._threads += 1
-                # Daemons: they hold no work of their own that could be lost at exit, and unlike
-                # an executor's they still work in exit handlers.
-                threading.Thread(
-                    target=self._lane, name=f"onnx-embeddings-lane-{self._threads}", daemon=True
-                ).start()
-            self._changed.notify_all()
+            self._stay_if_ending()
+            if not self._ending:
+                self._queue(call, items)
+                return
+        for item in items:  # an exit handler embeds: the lanes have stopped
+            call.work(item)
+            call.finished.append(item)
+
+    def _queue(self, call: Call[Item], items: Sequence[Item]) -> None:
+        if call.error is None:
+            if not call.items:
+                self._calls.append(call)
+            call.items.extend(items)
+        while self._threads < call.lanes:
+            self._threads += 1
+            # Daemons, since they hold no work of their own that could be lost at exit.
+            threading.Thread(
+                target=self._lane, name=f"onnx-embeddings-lane-{self._threads}", daemon=True
+            ).start()
+        self._changed.notify_all()
+
+    def end(self) -> None:
+        """Let what runs come to its end, and start nothing more; the interpreter is about to end.
+
+        It would kill threads that come back from native code then, and the process with them.
+        """
+        with self._changed:
+            self._ending = True
+            self._changed.wait_for(lambda: not self._running, timeout=_LONGEST_END_SECONDS)
+
+    def _stay_if_ending(self) -> None:
+        """Keep a daemon thread here, out of native code, until the process is gone."""
+        while self._ending and threading.current_thread().daemon:
+            self._changed.wait()
 
     def wait(self, call: Call[Item], unfinished: int) -> list[Item]:
         """See `Call.wait`."""
@@ -166,7 +202,7 @@ class Scheduler:
 
     def _taken(self) -> Call[Any]:
         """Wait for a caller with something to start, and take it off the queue."""
-        while (call := self._next()) is None:
+        while self._ending or (call := self._next()) is None:
             self._changed.wait()
         return call
 
@@ -185,6 +221,11 @@ _process = Scheduler()
 def process_scheduler() -> Scheduler:
     """The one scheduler of this process."""
     return _process
+
+
+@atexit.register
+def _end() -> None:
+    _process.end()
 
 
 def _after_fork() -> None:

@@ -27,6 +27,7 @@ _FP32_SCHEME = "fp32/1"
 _GRAPH_FILE = "graph.onnx"
 _WEIGHTS_FILE = "weights.bin"
 _NOTE_FILE = "graph.json"
+_LARGEST_SIZE = 2**20
 
 
 def prepare(folder: ModelFolder, precision: str | None, store: Store) -> Graph:
@@ -76,15 +77,16 @@ def _compiled(folder: ModelFolder, store: Store) -> Graph:
 def _ready(folder: ModelFolder, file: Path, precision: str | None, store: Store) -> Graph:
     digests = [store.sha256(part) for part in (file, *folder.ready_data)]
     weights = _digest([digests, {"family": "onnx"}])
+    size = folder.config.get("hidden_size")
 
     def write(target: Path) -> None:
         from onnx_embeddings.compiler.ready import inspect
 
-        size = folder.config.get("hidden_size")
-        found = inspect(file, folder.ready_data, size if isinstance(size, int) else None)
+        is_size = type(size) is int and 0 < size < _LARGEST_SIZE
+        found = inspect(file, folder.ready_data, size if is_size else None)
         _write_note(target, {"layout": "padded"} | found.to_dict())
 
-    key = _digest([GRAPH_FORMAT, weights])[:16]
+    key = _digest([GRAPH_FORMAT, weights, size])[:16]
     place = store.publish(store.compiled / f"{folder.name}-onnx-{key}", write)
     note = _read_note(place)
     own = Precision.FP32.value if note["fp32"] else "own"
@@ -113,11 +115,11 @@ def _write_note(place: Path, values: dict[str, Any]) -> None:
 def _read_note(place: Path) -> dict[str, Any]:
     file = place / _NOTE_FILE
     try:
-        values: dict[str, Any] = json.loads(file.read_bytes())
-    except (OSError, ValueError) as error:
+        values = json.loads(file.read_bytes())
+        return {name: values[name] for name in ("output", "hidden_size", "one_by_one", "fp32")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
         hint = f"delete {place}, it is made again"
         raise ModelFormatError(file, f"cannot be read: {error}", hint) from error
-    return values
 
 
 def _digest(values: object) -> str:

@@ -18,7 +18,7 @@ _TOKEN_VECTOR_AXES = 3
 _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16}
 # Each of these takes its scale from the whole tensor, so a text's vector depends on its batch.
 _PER_BATCH = {"DynamicQuantizeLinear", "DynamicQuantizeMatMul"}
-_OWN_FORMAT = {TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.INT8, TensorProto.UINT8}
+_OF_FP32 = {TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +65,13 @@ def inspect(file: Path, data: Sequence[Path], hidden_size: int | None) -> ReadyG
     size = size or hidden_size
     if size is None:
         raise ModelFormatError(file, f"output {output!r} leaves its last axis open")
-    kinds = {node.op_type for node in graph.node}
+    kinds = {node.op_type for part in (graph, *model.functions) for node in part.node}
     formats = {tensor.data_type for tensor in graph.initializer}
     return ReadyGraph(
         output=output,
         hidden_size=size,
         one_by_one=bool(kinds & _PER_BATCH),
-        fp32=not formats & _OWN_FORMAT and not kinds & _PER_BATCH,
+        fp32=formats <= _OF_FP32 and not kinds & _PER_BATCH,
     )
 
 
@@ -82,7 +82,7 @@ def _token_vectors(graph: onnx.GraphProto, file: Path) -> tuple[str, int | None]
         tensor = value.type.tensor_type
         axes = list(tensor.shape.dim)
         if tensor.elem_type in _FLOATS and len(axes) == _TOKEN_VECTOR_AXES:
-            return value.name, axes[-1].dim_value or None
+            return value.name, axes[-1].dim_value if axes[-1].dim_value > 0 else None
         seen.append(f"{value.name} with {len(axes)} axes")
     raise ModelFormatError(
         file,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import defaultdict
 from statistics import median
 from typing import TYPE_CHECKING
 
+from onnx_embeddings.errors import ModelFormatError
 from onnx_embeddings.runtime.onnxruntime import Session
 
 if TYPE_CHECKING:
     from onnx_embeddings.arrays import Batch, Graph, TokenVectors
+
+logger = logging.getLogger(__name__)
 
 _CALLS_BEFORE_TRIALS = 2  # a program that embeds one or two texts never pays for a second session
 _TRIALS = 5
@@ -98,7 +102,12 @@ class _Alone:
                 return self._faster[size], False
             del self._faster[size], self._seconds[size]
         if self._wide is None:
-            self._wide = Session(self._graph, threads=self._threads)
+            try:
+                self._wide = Session(self._graph, threads=self._threads)
+            except ModelFormatError as error:
+                # The files have gone meanwhile. The session that is loaded needs them no more.
+                logger.warning("lone texts stay on one thread: %s", error)
+                self._wide = self._lane
         lane, wide = self._seconds[size]
         return (self._wide if len(wide) < len(lane) else self._lane), True
 

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 
 import onnx_embeddings
 from onnx_embeddings import EngineConfig, ModelRequest
-from onnx_embeddings.errors import SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,7 +88,7 @@ class OnnxEmbeddings(BaseModel, Embeddings):
         """Check all settings together, without touching disk or network."""
         values = {field.name: getattr(self, field.name) for field in fields(ModelRequest)[1:]}
         self._request = ModelRequest(model=self.model_name, **values)
-        self._config = _config(self.engine_options)
+        self._config = EngineConfig.from_dict(self.engine_options)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy; other than pydantic's own, one with an update is checked like a new object."""
@@ -139,12 +138,3 @@ class OnnxEmbeddings(BaseModel, Embeddings):
     async def aembed_query(self, text: str) -> list[float]:
         """As `embed_query`, in a thread."""
         return await asyncio.to_thread(self.embed_query, text)
-
-
-def _config(options: dict[str, Any]) -> EngineConfig:
-    known = [field.name for field in fields(EngineConfig)]
-    for name, value in options.items():
-        if name not in known:
-            reason = f"no such option, there are {', '.join(known)}"
-            raise SettingError(f"engine_options[{name!r}]", value, reason)
-    return EngineConfig(**options)

@@ -115,7 +115,7 @@ def test_a_path_is_a_folder(tiny: str) -> None:
         ({"precision": "fp31"}, "must be one of"),
         ({"variant": "../model.onnx"}, "inside the model's folder"),
         ({"model": "./folder", "revision": "main"}, "no revisions"),
-        ({"engine_options": {"lane": 2}}, r"engine_options\['lane'\]=2: no such option.*lanes"),
+        ({"engine_options": {"lane": 2}}, "lane=2: no such option.*lanes"),
         ({"engine_options": {"lanes": 0}}, "lanes=0: must be a whole number"),
     ],
 )

@@ -19,6 +19,7 @@ import shutil
 import sys
 import textwrap
 import time
+import zipfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,7 +79,10 @@ def open_index(
 ) -> tuple[InMemoryVectorStore, str]:
     """The vectors of all passages, from the file or made now, and then how."""
     if file.exists():
-        return load(file, embeddings), ""
+        try:
+            return load(file, embeddings), ""
+        except (ValueError, KeyError, zipfile.BadZipFile):
+            say(dim("The index is damaged and is made anew"))
 
     older = [one for one in file.parent.glob("*.npz") if one.name.startswith(f"{corpus.label}.")]
     if older:

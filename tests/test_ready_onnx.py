@@ -308,7 +308,7 @@ def test_weights_in_another_format_are_not_called_fp32(folder: Path, kind: Any) 
 
     model = export(folder)
     model.graph.initializer.append(helper.make_tensor("more", kind, [2], [0, 1]))
-    assert not inspect(put(folder, model), (), None).fp32
+    assert not inspect(put(folder, model), ()).fp32
 
 
 def test_whole_numbers_and_truths_leave_a_file_fp32(folder: Path) -> None:
@@ -317,7 +317,7 @@ def test_whole_numbers_and_truths_leave_a_file_fp32(folder: Path) -> None:
     model = export(folder)
     for kind in (TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL, TensorProto.FLOAT):
         model.graph.initializer.append(helper.make_tensor(f"more {kind}", kind, [2], [0, 1]))
-    assert inspect(put(folder, model), (), None).fp32
+    assert inspect(put(folder, model), ()).fp32
 
 
 # What is refused, and when.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from onnx_embeddings.errors import ModelFormatError, SettingError
 from onnx_embeddings.folder.tokenizer import BertOptions, TokenizerFiles
@@ -140,6 +140,81 @@ def test_ids_and_counts_are_those_of_an_untruncated_tokenizer(
         alone = encoder.encode([text])
         assert alone.ids[0].tolist() == ids.tolist()
         assert alone.counts.tolist() == [len(encoding)]
+
+
+LONG = 2**15  # longer texts are read in pieces
+SEAMS = [
+    "the cat sits",
+    "b [MASK] c",
+    "[SEP] [CLS]",
+    " \u0301x y",
+    "e\u0301 e\u0301",
+    "a\u0300 \u0301b",
+    "\u00a0 \u00a0a",
+    "don't stop",
+    "ab\x00 cd",
+    "\n\n\t \r\nx",
+    "\u4e2d \u6587",
+    "\u3000 \u2028 x",
+    "   ",
+    "before  behind",
+    "gap s",
+]
+
+
+def write_with_added_tokens(file: Path, target: Path) -> Path:
+    """Tokens that reach over the spaces beside them, or hold one."""
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer.add_tokens(
+        [
+            AddedToken("before", lstrip=True),
+            AddedToken("behind", rstrip=True),
+            AddedToken("stop", single_word=True),
+            AddedToken("gap\u00a0s"),
+        ]
+    )
+    tokenizer.save(str(target))
+    return target
+
+
+@pytest.mark.parametrize("seam", SEAMS)
+@pytest.mark.parametrize("fill", ["a", "dog "])
+def test_the_place_where_a_long_text_is_divided_does_not_show(
+    file: Path, tmp_path: Path, seam: str, fill: str
+) -> None:
+    for path in (file, write_with_added_tokens(file, tmp_path / "tokenizer.json")):
+        whole = untruncated(path)
+        encoder = Encoder(TokenizerFiles(path=path), max_tokens=16)
+        for shift in (0, 1, 2, 4, 7):
+            start = (fill * LONG)[: LONG - shift]
+            text = f"{start}{seam}{' cat' * 20} {seam}"
+            expected = whole.encode(text).ids
+            tokens = encoder.encode([text])
+            cut = [*expected[:15], SEP] if len(expected) > 16 else expected
+            assert tokens.ids[0].tolist() == cut
+            assert encoder.count([text]).tolist() == [len(expected)]
+            assert (tokens.counts[0] > 16) == (len(expected) > 16)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_very_long_text_is_cut_and_counted_as_any_other(file: Path, side: Any) -> None:
+    encoder = Encoder(TokenizerFiles(path=file, truncation_side=side), max_tokens=8)
+    for text in (
+        "cat " * 60_000,
+        " " * 200_000 + "cat " * 20,
+        "x" * 200_000,
+        "cat" + " " * 200_000 + "dog",
+        "\u4e2d" * 40_000,
+        "\n" * 100_000,
+        ("cat " * 9_000 + "\n") * 4,
+    ):
+        expected = untruncated(file).encode(text).ids
+        tokens = encoder.encode(["a", text, "b"])
+        inner = expected[1:-1][:6] if side == "right" else expected[1:-1][-6:]
+        assert tokens.ids[1].tolist() == [CLS, *inner, SEP]
+        assert [tokens.lengths[0], tokens.lengths[2]] == [3, 3]
+        assert encoder.count(["a", text, "b"]).tolist() == [3, len(expected), 3]
+        assert (tokens.counts[1] > 8) == (len(expected) > 8)
 
 
 @pytest.mark.parametrize("limit", [-1, 0, 1, 2])

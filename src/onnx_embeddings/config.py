@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
-_FALSE = frozenset({"", "0", "false", "no", "off"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+_MOST_DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class EngineConfig:
         if self.lanes is not None:
             _positive("lanes", self.lanes)
         _positive("batch_tokens", self.batch_tokens)
-        if not isinstance(self.home, str | os.PathLike | None):
+        if self.home == "" or not isinstance(self.home, str | os.PathLike | None):
             raise SettingError("home", self.home, "must be a folder")
         if not isinstance(self.offline, bool | None):
             raise SettingError("offline", self.offline, "must be True or False")
@@ -88,7 +89,7 @@ class EngineConfig:
     @property
     def home_path(self) -> Path:
         """`home`, with the default filled in."""
-        return _home() if self.home is None else Path(self.home).expanduser().absolute()
+        return _home() if self.home is None else _folder("home", self.home)
 
 
 def _positive(name: str, value: object) -> None:
@@ -100,15 +101,22 @@ def _lanes() -> int | None:
     text = os.environ.get("ONNX_EMBEDDINGS_LANES", "").strip()
     if not text:
         return None
-    if not text.isdecimal() or int(text) < 1:
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) < 1:
         raise SettingError("ONNX_EMBEDDINGS_LANES", text, "must be a whole number of at least 1")
     return int(text)
+
+
+def _folder(name: str, value: str | os.PathLike[str]) -> Path:
+    try:
+        return Path(value).expanduser().absolute()
+    except RuntimeError as error:
+        raise SettingError(name, value, "names a user who does not exist") from error
 
 
 def _home() -> Path:
     text = os.environ.get("ONNX_EMBEDDINGS_HOME", "").strip()
     if text:
-        return Path(text).expanduser().absolute()
+        return _folder("ONNX_EMBEDDINGS_HOME", text)
     from platformdirs import user_cache_path
 
     return user_cache_path("onnx-embeddings", appauthor=False)
@@ -119,6 +127,8 @@ def _offline() -> bool:
         text = os.environ.get(name, "").strip().lower()
         if text in _TRUE:
             return True
-        if text not in _FALSE:
+        if text in _FALSE:
+            return False
+        if text:
             raise SettingError(name, text, "must be 1 or 0")
     return False

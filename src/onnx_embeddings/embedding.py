@@ -106,8 +106,10 @@ class Embedding:
 
     def keep(self, batch: Batch, token_vectors: TokenVectors, first: int) -> None:
         """Pool, finish and store the vectors of a batch."""
-        pooled = pooling.pool(token_vectors, batch.lengths, self.spec.pooling)
-        finished = vectors.finish(pooled, dim=self.spec.dim, normalize=self.spec.normalize)
+        # Numbers that overflow are an error below, not a warning here.
+        with np.errstate(over="ignore", invalid="ignore"):
+            pooled = pooling.pool(token_vectors, batch.lengths, self.spec.pooling)
+            finished = vectors.finish(pooled, dim=self.spec.dim, normalize=self.spec.normalize)
         finite = np.isfinite(finished).all(axis=1)
         if not finite.all():
             index = first + int(batch.rows[np.argmin(finite)])

@@ -20,6 +20,7 @@ wrong, then, on a line of its own, ``Hint:`` and the next step. Every error surv
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,7 +40,17 @@ class OnnxEmbeddingsError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Subclasses take other arguments than the message, so rebuild without calling them.
-        return _rebuilt, (type(self), self.args, self.__dict__)
+        state = {name: _picklable(value) for name, value in self.__dict__.items()}
+        return _rebuilt, (type(self), self.args, state)
+
+
+def _picklable(value: object) -> object:
+    """The value, or how it prints: a setting may have been given anything."""
+    try:
+        pickle.dumps(value)
+    except Exception:  # noqa: BLE001  pickling raises what the value likes
+        return repr(value)
+    return value
 
 
 def _rebuilt(

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
@@ -88,32 +89,43 @@ class ModelRequest:
             if value is not None and (type(value) is not int or value < 1):
                 raise SettingError(name, value, "must be a whole number of at least 1")
         for name in ("revision", "variant", "query_prompt", "document_prompt"):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, str):
-                raise SettingError(name, value, "must be a string")
+            _text(name, getattr(self, name))
+        if self.revision == "":
+            raise SettingError("revision", self.revision, "must be a branch, a tag or a commit")
         if self.variant is not None and not _inside(self.variant):
             raise SettingError(
                 "variant", self.variant, "must be a path to an .onnx file inside the model's folder"
             )
-        if self.revision is not None and self.folder is not None:
+        if self.revision is not None and _is_folder(self.model):
             raise SettingError("revision", self.revision, "a folder on disk has no revisions")
 
     @property
     def folder(self) -> Path | None:
-        """The folder asked for, or None where a name was."""
-        return Path(self.model).expanduser() if _is_folder(self.model) else None
+        """The folder asked for, or None where a name was.
+
+        Raises:
+            SettingError: it lies in the home of a user who does not exist.
+        """
+        if not _is_folder(self.model):
+            return None
+        try:
+            return Path(self.model).expanduser()
+        except RuntimeError as error:
+            raise SettingError("model", self.model, "names a user who does not exist") from error
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON types."""
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> ModelRequest:
+    def from_dict(cls, values: Mapping[str, Any]) -> ModelRequest:
         """The request that `to_dict` came from; fields that are missing take their defaults.
 
         Raises:
             SettingError: there is a field that no request has, or a value that cannot be used.
         """
+        if not isinstance(values, Mapping):
+            raise SettingError("request", values, "must be a dictionary")
         known = {field.name for field in fields(cls)}
         for name, value in values.items():
             if name not in known:
@@ -181,7 +193,7 @@ def _model_text(model: object) -> str:
         return str(text) if _is_folder(str(text)) else f".{os.sep}{text}"
     if not isinstance(model, str) or not model.strip():
         raise SettingError("model", model, "must be a name such as 'org/name', or a folder")
-    name = r"[\w.-]+"
+    name = r"(?!\.+(?:/|$))[\w.-]+"
     if not _is_folder(model) and not re.fullmatch(rf"{name}(/{name})?", model, re.ASCII):
         raise SettingError(
             "model",
@@ -198,7 +210,19 @@ def _is_folder(model: str) -> bool:
 
 def _inside(path: str) -> bool:
     parts = path.split("/")
-    return path.endswith(".onnx") and "\\" not in path and not {"", ".", ".."} & set(parts)
+    odd = {"\\", ":"} & set(path) or {"", ".", ".."} & set(parts)
+    return path.endswith(".onnx") and not odd
+
+
+def _text(name: str, value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, str):
+        raise SettingError(name, value, "must be a string")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise SettingError(name, value, "holds half a character (a lone surrogate)") from error
 
 
 def _one_of(name: str, value: object, allowed: list[str]) -> None:

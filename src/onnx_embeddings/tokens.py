@@ -131,7 +131,9 @@ def _splits_at_spaces(tokenizer: Tokenizer) -> bool:
         isinstance(tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
         and isinstance(tokenizer.normalizer, normalizers.BertNormalizer | None)
         and not any(
-            _SPACE.search(token.content) for token in tokenizer.get_added_tokens_decoder().values()
+            character.isspace()  # a normaliser makes a plain space of any other
+            for token in tokenizer.get_added_tokens_decoder().values()
+            for character in token.content
         )
     )
 

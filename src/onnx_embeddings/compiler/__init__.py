@@ -77,18 +77,24 @@ def _compiled(folder: ModelFolder, store: Store) -> Graph:
 def _ready(folder: ModelFolder, file: Path, precision: str | None, store: Store) -> Graph:
     digests = [store.sha256(part) for part in (file, *folder.ready_data)]
     weights = _digest([digests, {"family": "onnx"}])
-    size = folder.config.get("hidden_size")
 
     def write(target: Path) -> None:
         from onnx_embeddings.compiler.ready import inspect
 
-        is_size = type(size) is int and 0 < size < _LARGEST_SIZE
-        found = inspect(file, folder.ready_data, size if is_size else None)
+        found = inspect(file, folder.ready_data)
         _write_note(target, {"layout": "padded"} | found.to_dict())
 
-    key = _digest([GRAPH_FORMAT, weights, size])[:16]
+    key = _digest([GRAPH_FORMAT, weights])[:16]
     place = store.publish(store.compiled / f"{folder.name}-onnx-{key}", write)
     note = _read_note(place)
+    # What the graph itself says is in the note; what a config says can change.
+    size = note["hidden_size"] or folder.config.get("hidden_size")
+    if type(size) is not int or not 0 < size < _LARGEST_SIZE:
+        raise ModelFormatError(
+            file,
+            f"output {note['output']!r} leaves its last axis open",
+            "config.json must say its hidden_size",
+        )
     own = Precision.FP32.value if note["fp32"] else "own"
     if precision not in {None, own}:
         raise SettingError(
@@ -97,7 +103,7 @@ def _ready(folder: ModelFolder, file: Path, precision: str | None, store: Store)
     return Graph(
         path=file,
         layout="padded",
-        hidden_size=note["hidden_size"],
+        hidden_size=size,
         weights=weights,
         precision=own,
         scheme=f"onnx/{digests[0]}",

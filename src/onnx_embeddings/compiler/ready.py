@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TOKEN_VECTOR_AXES = 3
+_USUAL_NAMES = ("last_hidden_state", "token_embeddings")
 _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16}
 # Each of these takes its scale from the whole tensor, so a text's vector depends on its batch.
 _PER_BATCH = {"DynamicQuantizeLinear", "DynamicQuantizeMatMul"}
@@ -27,13 +28,13 @@ class ReadyGraph:
 
     Attributes:
         output: the name of the output with token vectors, (B, S, H).
-        hidden_size: H.
+        hidden_size: H; None where the file leaves it open.
         one_by_one: whether a result depends on the batch.
         fp32: whether all its numbers are float32.
     """
 
     output: str
-    hidden_size: int
+    hidden_size: int | None
     one_by_one: bool
     fp32: bool
 
@@ -42,15 +43,15 @@ class ReadyGraph:
         return asdict(self)
 
 
-def inspect(file: Path, data: Sequence[Path], hidden_size: int | None) -> ReadyGraph:
+def inspect(file: Path, data: Sequence[Path]) -> ReadyGraph:
     """Read an ONNX file without its weights.
 
-    Outputs are chosen by type and number of axes, never by name or place: exporters number them.
+    Outputs are chosen by type and number of axes, never by place: exporters number them. Where
+    several could be meant, the usual name decides.
 
     Args:
         file: the ONNX file.
         data: the files that may hold its weights, all in the same folder.
-        hidden_size: what config.json says, for a graph that leaves it open.
 
     Raises:
         ModelFormatError: it is damaged, returns no token vectors, or has weights elsewhere.
@@ -62,9 +63,6 @@ def inspect(file: Path, data: Sequence[Path], hidden_size: int | None) -> ReadyG
     graph = model.graph
     _check_data(graph.initializer, {path.name for path in data}, file)
     output, size = _token_vectors(graph, file)
-    size = size or hidden_size
-    if size is None:
-        raise ModelFormatError(file, f"output {output!r} leaves its last axis open")
     kinds = {node.op_type for part in (graph, *model.functions) for node in part.node}
     formats = {tensor.data_type for tensor in graph.initializer}
     return ReadyGraph(
@@ -76,19 +74,30 @@ def inspect(file: Path, data: Sequence[Path], hidden_size: int | None) -> ReadyG
 
 
 def _token_vectors(graph: onnx.GraphProto, file: Path) -> tuple[str, int | None]:
-    """The first output of floating-point numbers with three axes, and the size of its last."""
+    """The output of floating-point numbers with three axes, and the size of its last."""
+    found: dict[str, int | None] = {}
     seen = []
     for value in graph.output:
         tensor = value.type.tensor_type
         axes = list(tensor.shape.dim)
-        if tensor.elem_type in _FLOATS and len(axes) == _TOKEN_VECTOR_AXES:
-            return value.name, axes[-1].dim_value if axes[-1].dim_value > 0 else None
         seen.append(f"{value.name} with {len(axes)} axes")
-    raise ModelFormatError(
-        file,
-        f"returns no token vectors (three axes of floats), only {', '.join(seen) or 'nothing'}",
-        "export it with its last hidden state as an output",
-    )
+        if tensor.elem_type in _FLOATS and len(axes) == _TOKEN_VECTOR_AXES:
+            found[value.name] = axes[-1].dim_value if axes[-1].dim_value > 0 else None
+    if not found:
+        raise ModelFormatError(
+            file,
+            f"returns no token vectors (three axes of floats), only {', '.join(seen) or 'nothing'}",
+            "export it with its last hidden state as an output",
+        )
+    usual = [name for name in _USUAL_NAMES if name in found]
+    if len(found) > 1 and not usual:
+        raise ModelFormatError(
+            file,
+            f"has several outputs that may be the token vectors: {', '.join(found)}",
+            f"name the right one {_USUAL_NAMES[0]}, or export it alone",
+        )
+    name = usual[0] if usual else next(iter(found))
+    return name, found[name]
 
 
 def _check_data(tensors: Iterable[onnx.TensorProto], beside: set[str], file: Path) -> None:

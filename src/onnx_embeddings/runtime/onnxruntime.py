@@ -85,8 +85,12 @@ class Session:
                 graph.path, options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # the runtime's exceptions have no common base but this
-            raise ModelFormatError(graph.path, f"the runtime refuses it: {error}") from error
+            # What we compiled can be compiled again.
+            again = f"delete {graph.path.parent}, it is made again"
+            hint = again if graph.layout == "packed" else None
+            raise ModelFormatError(graph.path, f"the runtime refuses it: {error}", hint) from error
         self._output = graph.output
+        self._size = graph.hidden_size
         self._feeds: _Packed | _Padded = (
             _Packed() if graph.layout == "packed" else _Padded(self._session, graph)
         )
@@ -102,6 +106,11 @@ class Session:
             result = self._session.run([self._output], self._feeds.inputs(batch))[0]
         except Exception as error:  # as above
             raise InferenceError(batch.shape, str(error)) from error
+        texts, longest = batch.shape
+        if result.shape not in {(len(batch.ids), self._size), (texts, longest, self._size)}:
+            raise InferenceError(
+                batch.shape, f"the graph returned {result.shape}, for vectors of size {self._size}"
+            )
         return self._feeds.tokens(result, batch).astype(np.float32, copy=False)
 
 

@@ -68,9 +68,12 @@ def find(
 
 
 def _given(folder: Path) -> Path:
-    if folder.is_dir():
-        return folder
-    what = "is a file" if folder.exists() else "does not exist"
+    try:
+        if folder.is_dir():
+            return folder
+        what = "is a file" if folder.exists() else "does not exist"
+    except (OSError, ValueError) as error:
+        what = str(error)
     raise ModelNotFoundError(
         str(folder),
         [f"{folder.absolute()}: {what}"],

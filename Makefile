@@ -34,7 +34,7 @@ $(VENV)/bin/python:
 
 $(VENV)/demo.installed: $(VENV)/bin/python pyproject.toml integrations/langchain/pyproject.toml examples/requirements.txt
 	@echo "Installing the engine, its LangChain adapter and what the demo needs into $(VENV) …"
-	$(PIP) install --quiet . ./integrations/langchain -r examples/requirements.txt
+	$(PIP) install --quiet --editable . --editable ./integrations/langchain -r examples/requirements.txt
 	@touch $@
 
 $(VENV)/test.installed: $(VENV)/bin/python $(addsuffix /pyproject.toml,$(PACKAGES)) examples/requirements.txt

@@ -84,7 +84,7 @@ def open_index(
         except (ValueError, KeyError, zipfile.BadZipFile):
             say(dim("The index is damaged and is made anew"))
 
-    older = [one for one in file.parent.glob("*.npz") if one.name.startswith(f"{corpus.label}.")]
+    older = [one for one in file.parent.glob(f"{corpus.label}.*.npz") if one != file]
     if older:
         pairs = zip(older[0].name.split("."), file.name.split("."), strict=True)
         changed = " and the ".join(new.partition("-")[0] for old, new in pairs if old != new)

@@ -2,12 +2,24 @@ from __future__ import annotations
 
 import threading
 from queue import Queue
+from typing import TypeVar
 
 import pytest
 
-from onnx_embeddings.scheduler import Call, Scheduler
+from onnx_embeddings.scheduler import Call, LaneLimit, Scheduler
 
 SECONDS = 20
+Item = TypeVar("Item")
+
+
+def drain(call: Call[Item], at_most: int = 0) -> list[Item]:
+    """All that finishes until at most so many items are left."""
+    done: list[Item] = []
+    while True:
+        finished, left = call.progress(at_most=at_most)
+        done += finished
+        if left <= at_most:
+            return done
 
 
 class Gate:
@@ -32,39 +44,39 @@ class Gate:
 
 def test_every_item_is_worked_on_once() -> None:
     done: list[int] = []
-    call = Scheduler().call(done.append, lanes=3)
+    call = Scheduler().call(done.append, LaneLimit(3))
     call.put(list(range(100)))
     call.put(list(range(100, 200)))
-    assert sorted(call.wait()) == list(range(200))
+    assert sorted(drain(call)) == list(range(200))
     assert sorted(done) == list(range(200))
-    assert call.wait() == []
+    assert drain(call) == []
 
 
 def test_no_more_items_run_at_a_time_than_there_are_lanes() -> None:
     gate = Gate()
     scheduler = Scheduler()
-    first, second = scheduler.call(gate, lanes=2), scheduler.call(gate, lanes=2)
+    first, second = scheduler.call(gate, LaneLimit(2)), scheduler.call(gate, LaneLimit(2))
     first.put([1, 2, 3])
     second.put([4, 5, 6])
     gate.entered.get(timeout=SECONDS)
     gate.entered.get(timeout=SECONDS)
     gate.open.set()
-    first.wait()
-    second.wait()
+    drain(first)
+    drain(second)
     assert gate.most <= 2
 
 
 def test_a_caller_with_fewer_lanes_leaves_the_others_free() -> None:
     gate = Gate()
     scheduler = Scheduler()
-    narrow, wide = scheduler.call(gate, lanes=1), scheduler.call(gate, lanes=3)
+    narrow, wide = scheduler.call(gate, LaneLimit(1)), scheduler.call(gate, LaneLimit(3))
     narrow.put(["n1", "n2", "n3"])
     wide.put(["w1", "w2"])
     entered = {gate.entered.get(timeout=SECONDS) for _ in range(3)}
     assert entered == {"n1", "w1", "w2"}
     gate.open.set()
-    narrow.wait()
-    wide.wait()
+    drain(narrow)
+    drain(wide)
 
 
 def test_a_short_call_does_not_wait_for_a_long_one_to_end() -> None:
@@ -77,13 +89,13 @@ def test_a_short_call_does_not_wait_for_a_long_one_to_end() -> None:
             gate(item)
         order.append(item)
 
-    long, short = scheduler.call(work, lanes=1), scheduler.call(work, lanes=1)
+    long, short = scheduler.call(work, LaneLimit(1)), scheduler.call(work, LaneLimit(1))
     long.put([f"long {i}" for i in range(50)])
     gate.entered.get(timeout=SECONDS)
     short.put(["short"])
     gate.open.set()
-    short.wait()
-    long.wait()
+    drain(short)
+    drain(long)
     assert order.index("short") <= 2
 
 
@@ -96,20 +108,20 @@ def test_an_error_reaches_its_own_caller_and_no_other() -> None:
             raise ValueError(item)
         done.append(item)
 
-    good: Call[object] = scheduler.call(work, lanes=2)
-    bad: Call[object] = scheduler.call(work, lanes=1)
+    good: Call[object] = scheduler.call(work, LaneLimit(2))
+    bad: Call[object] = scheduler.call(work, LaneLimit(1))
     bad.put(["bad", *range(1000)])
     good.put(list("abcdef"))
     with pytest.raises(ValueError, match="bad"):
-        bad.wait()
-    assert set(good.wait()) == set("abcdef")
+        drain(bad)
+    assert set(drain(good)) == set("abcdef")
     assert not set(done) & set(range(1000))
     # What is put after the error is dropped, and the error stays.
     bad.put(["more"])
     with pytest.raises(ValueError, match="bad"):
-        bad.wait()
+        drain(bad)
     assert "more" not in done
-    assert bad.unfinished == 0
+    assert not bad.items
 
 
 def test_even_a_system_exit_leaves_the_lanes_alive() -> None:
@@ -119,13 +131,13 @@ def test_even_a_system_exit_leaves_the_lanes_alive() -> None:
         if item == "exit":
             raise SystemExit
 
-    call = scheduler.call(work, lanes=1)
+    call = scheduler.call(work, LaneLimit(1))
     call.put(["exit"])
     with pytest.raises(SystemExit):
-        call.wait()
-    other = scheduler.call(work, lanes=1)
+        drain(call)
+    other = scheduler.call(work, LaneLimit(1))
     other.put(["fine"])
-    assert other.wait() == ["fine"]
+    assert drain(other) == ["fine"]
 
 
 def test_work_runs_on_the_callers_own_thread_only_if_nothing_else_does() -> None:
@@ -134,13 +146,13 @@ def test_work_runs_on_the_callers_own_thread_only_if_nothing_else_does() -> None
     assert scheduler.run_alone(lambda: threads.append(threading.current_thread()))
     assert threads == [threading.current_thread()]
     gate = Gate()
-    call = scheduler.call(gate, lanes=1)
+    call = scheduler.call(gate, LaneLimit(1))
     call.put([1])
     gate.entered.get(timeout=SECONDS)
     assert not scheduler.run_alone(lambda: threads.append(threading.current_thread()))
     assert len(threads) == 1
     gate.open.set()
-    call.wait()
+    drain(call)
     with pytest.raises(ZeroDivisionError):
         scheduler.run_alone(lambda: 1 / 0)  # type: ignore[arg-type]
     assert scheduler.run_alone(lambda: None)
@@ -154,12 +166,11 @@ def test_waiting_for_some_returns_before_all_are_done() -> None:
         if item == 3:
             gate(item)
 
-    call = scheduler.call(work, lanes=1)
+    call = scheduler.call(work, LaneLimit(1))
     call.put([0, 1, 2, 3])
-    assert call.wait(unfinished=1) == [0, 1, 2]
-    assert call.unfinished == 1
+    assert drain(call, at_most=1) == [0, 1, 2]
     gate.open.set()
-    assert call.wait() == [3]
+    assert drain(call) == [3]
 
 
 def test_twenty_callers_at_once_all_get_their_own() -> None:
@@ -167,9 +178,9 @@ def test_twenty_callers_at_once_all_get_their_own() -> None:
     results: dict[int, list[int]] = {}
 
     def caller(number: int) -> None:
-        call: Call[int] = scheduler.call(lambda _: None, lanes=2)
+        call: Call[int] = scheduler.call(lambda _: None, LaneLimit(2))
         call.put(range(number * 100, number * 100 + 50))
-        results[number] = sorted(call.wait())
+        results[number] = sorted(drain(call))
 
     threads = [threading.Thread(target=caller, args=(i,)) for i in range(20)]
     for thread in threads:

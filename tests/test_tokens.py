@@ -158,7 +158,7 @@ SEAMS = [
     "\u3000 \u2028 x",
     "   ",
     "before  behind",
-    "gap s",
+    "x gap s",
 ]
 
 
@@ -177,17 +177,16 @@ def write_with_added_tokens(file: Path, target: Path) -> Path:
     return target
 
 
-@pytest.mark.parametrize("seam", SEAMS)
-@pytest.mark.parametrize("fill", ["a", "dog "])
+@pytest.mark.parametrize("has_added_tokens", [False, True])
 def test_the_place_where_a_long_text_is_divided_does_not_show(
-    file: Path, tmp_path: Path, seam: str, fill: str
+    file: Path, tmp_path: Path, *, has_added_tokens: bool
 ) -> None:
-    for path in (file, write_with_added_tokens(file, tmp_path / "tokenizer.json")):
-        whole = untruncated(path)
-        encoder = Encoder(TokenizerFiles(path=path), max_tokens=16)
-        for shift in (0, 1, 2, 4, 7):
-            start = (fill * LONG)[: LONG - shift]
-            text = f"{start}{seam}{' cat' * 20} {seam}"
+    path = write_with_added_tokens(file, tmp_path / "tokenizer.json") if has_added_tokens else file
+    whole = untruncated(path)
+    encoder = Encoder(TokenizerFiles(path=path), max_tokens=16)
+    for seam in SEAMS:
+        for shift in (1, 4):
+            text = f"{'a' * (LONG - shift)}{seam}{' cat' * 20} {seam}"
             expected = whole.encode(text).ids
             tokens = encoder.encode([text])
             cut = [*expected[:15], SEP] if len(expected) > 16 else expected
@@ -200,13 +199,13 @@ def test_the_place_where_a_long_text_is_divided_does_not_show(
 def test_a_very_long_text_is_cut_and_counted_as_any_other(file: Path, side: Any) -> None:
     encoder = Encoder(TokenizerFiles(path=file, truncation_side=side), max_tokens=8)
     for text in (
-        "cat " * 60_000,
+        "cat " * 20_000,
         " " * 200_000 + "cat " * 20,
         "x" * 200_000,
         "cat" + " " * 200_000 + "dog",
-        "\u4e2d" * 40_000,
+        "\u4e2d" * 10_000,
         "\n" * 100_000,
-        ("cat " * 9_000 + "\n") * 4,
+        ("cat " * 9_000 + "\n") * 2,
     ):
         expected = untruncated(file).encode(text).ids
         tokens = encoder.encode(["a", text, "b"])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnx_embeddings.errors import SettingError
+from onnx_embeddings.settings import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +27,10 @@ class EngineConfig:
 
     Attributes:
         cache: where vectors are kept on disk. Only None, no cache, in this version.
-        lanes: how many batches run at a time, one thread each. ``ONNX_EMBEDDINGS_LANES``, else
-            the processors this process may use (affinity and container quota respected).
+        lanes: how many batches of this engine run at a time, one thread each.
+            ``ONNX_EMBEDDINGS_LANES``, else the processors this process may use (affinity and
+            container quota respected). All engines of a process together run as many as the
+            largest of them says.
         batch_tokens: the budget of a batch in padded cells: texts times tokens of the longest.
             A single text above it runs alone.
         home: the folder that keeps downloaded and compiled models. ``ONNX_EMBEDDINGS_HOME``,
@@ -51,8 +54,9 @@ class EngineConfig:
         if self.cache is not None:
             raise SettingError("cache", self.cache, "this version has no cache, only None works")
         if self.lanes is not None:
-            _positive("lanes", self.lanes)
-        _positive("batch_tokens", self.batch_tokens)
+            object.__setattr__(self, "lanes", whole_number("lanes", self.lanes))
+        budget = whole_number("batch_tokens", self.batch_tokens)
+        object.__setattr__(self, "batch_tokens", budget)
         if self.home == "" or not isinstance(self.home, str | os.PathLike | None):
             raise SettingError("home", self.home, "must be a folder")
         if not isinstance(self.offline, bool | None):
@@ -90,11 +94,6 @@ class EngineConfig:
     def home_path(self) -> Path:
         """`home`, with the default filled in."""
         return _home() if self.home is None else _folder("home", self.home)
-
-
-def _positive(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise SettingError(name, value, "must be a whole number of at least 1")
 
 
 def _lanes() -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from onnx_embeddings.arrays import Batch, Lengths, Tokens, TokenVectors, Vectors
     from onnx_embeddings.config import EngineConfig
+    from onnx_embeddings.scheduler import LaneLimit
     from onnx_embeddings.shared import Lease
     from onnx_embeddings.stats import Counters
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     """A window's tokens, the rows of one batch in it, and where in the call the window starts."""
 
 _WINDOW = 1024  # texts that are sorted by length and planned together
+_MANY = sys.maxsize
 _BATCHES_AHEAD = 16  # unfinished batches that keep the lanes busy while the next window is read
 
 
@@ -30,17 +33,18 @@ class Embedding:
     """One call of `embed_documents` or `embed_queries`."""
 
     def __init__(
-        self, held: Lease, config: EngineConfig, counters: Counters, number_of_texts: int
+        self, held: Lease, config: EngineConfig, limit: LaneLimit, counters: Counters, texts: int
     ) -> None:
+        """A call with so many texts, of one engine."""
         self.spec = held.spec
         self.encoder = held.encoder
         self.sessions = held.sessions
-        self.lanes = config.lanes or 1
+        self.limit = limit
         self.budget = config.batch_tokens
         self.counters = counters
         self.scheduler = process_scheduler()
         # Zeros stay for a text without a single token.
-        self.vectors = np.zeros((number_of_texts, held.spec.dim), np.float32)
+        self.vectors = np.zeros((texts, held.spec.dim), np.float32)
 
     def embed(self, texts: list[str], bar: tqdm[Any] | None) -> Vectors:
         """(N, D) float32 vectors of checked, prompted texts.
@@ -49,7 +53,7 @@ class Embedding:
             InputError: a text is too long, and the spec says that this is an error.
             InferenceError: the runtime failed, or a vector is not finite.
         """
-        call = self.scheduler.call(self.on_a_lane, lanes=self.lanes)
+        call = self.scheduler.call(self.on_a_lane, self.limit)
         done = 0.0
         for first in range(0, len(texts), _WINDOW):
             tokens = self.tokens(texts, first)
@@ -59,8 +63,10 @@ class Embedding:
             if lone and self.scheduler.run_alone(partial(self.alone, *planned)):
                 break
             call.put(planned)
-            while call.unfinished > (0 if last else _BATCHES_AHEAD):
-                done += sum(_share(item) for item in call.wait(unfinished=call.unfinished - 1))
+            at_most, left = 0 if last else _BATCHES_AHEAD, _MANY
+            while left > at_most:
+                finished, left = call.progress(at_most=at_most)
+                done += sum(_share(item) for item in finished)
                 if bar is not None:
                     bar.update(int(done) - bar.n)
         if bar is not None:
@@ -102,7 +108,7 @@ class Embedding:
         """Embed one batch that has the machine for itself."""
         tokens, rows, first = item
         batch = batches.pack(tokens, rows)
-        self.keep(batch, self.sessions.run_alone(batch, threads=self.lanes), first)
+        self.keep(batch, self.sessions.run_alone(batch, threads=self.limit.lanes), first)
 
     def keep(self, batch: Batch, token_vectors: TokenVectors, first: int) -> None:
         """Pool, finish and store the vectors of a batch."""

@@ -14,8 +14,8 @@ from onnx_embeddings.config import EngineConfig
 from onnx_embeddings.embedding import Embedding
 from onnx_embeddings.errors import ClosedError, SettingError
 from onnx_embeddings.runtime.threads import available_processors
-from onnx_embeddings.scheduler import process_scheduler
-from onnx_embeddings.shared import Lease, lease
+from onnx_embeddings.scheduler import LaneLimit, process_scheduler
+from onnx_embeddings.shared import Lease, lease, release
 from onnx_embeddings.spec import DEFAULT_MODEL, ModelRequest
 from onnx_embeddings.stats import Counters, EngineStats
 
@@ -101,12 +101,21 @@ class Engine:
         Args:
             request: the model, and how it is used.
             config: how the engine works; never changes a vector.
+
+        Raises:
+            SettingError: one of them is something else.
         """
-        self._request = request
+        if not isinstance(request, ModelRequest):
+            raise SettingError("request", request, "must be a ModelRequest; load() takes names")
+        if not isinstance(config, EngineConfig | None):
+            raise SettingError("config", config, "must be an EngineConfig")
+        self._request = request.absolute()
         self._given = config or EngineConfig()
         self._lock = threading.Lock()
         self._lease: Lease | None = None
         self._config = self._given
+        self._limit = LaneLimit(1)
+        self._give_back: weakref.finalize[[str, int], Engine] | None = None
         self._counters = Counters()
         self._closed = False
         _engines.add(self)
@@ -187,9 +196,9 @@ class Engine:
         """Give the model back; the last engine of a model frees its memory. May be repeated."""
         with self._lock:
             self._closed = True
-            if self._lease is not None:
-                self._lease.release()
-                self._lease = None
+            self._lease = None
+            if self._give_back is not None:
+                self._give_back()
 
     def __enter__(self) -> Self:
         return self.open()
@@ -218,10 +227,12 @@ class Engine:
                 raise ClosedError(self._request.model)
             if self._lease is None:
                 config = self._given.resolved()
-                self._config = replace(config, lanes=config.lanes or available_processors())
-                self._lease = lease(self._request, self._config)
+                lanes = config.lanes or available_processors()
+                self._config, self._limit = replace(config, lanes=lanes), LaneLimit(lanes)
+                opened = lease(self._request, self._config)
                 # An engine that is dropped without close() gives its model back too.
-                weakref.finalize(self, self._lease.release)
+                self._give_back = weakref.finalize(self, release, opened.key, os.getpid())
+                self._lease = opened
             return self._lease
 
     def _forked(self) -> None:
@@ -229,10 +240,11 @@ class Engine:
         self._lock = threading.Lock()
         self._counters = Counters()
         self._lease = None
+        self._give_back = None
 
     def _embed(self, texts: Iterable[str], prompt: str, *, progress: bool) -> Vectors:
         items = text.prompted(text.checked(texts), prompt)
-        run = Embedding(self._opened(), self._config, self._counters, len(items))
+        run = Embedding(self._opened(), self._config, self._limit, self._counters, len(items))
         with _bar(len(items)) if progress else nullcontext() as bar:
             return run.embed(items, bar)
 

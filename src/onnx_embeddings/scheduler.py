@@ -23,17 +23,26 @@ Item = TypeVar("Item")
 _LONGEST_END_SECONDS = 10
 
 
+class LaneLimit:
+    """How many batches of one engine may run at a time."""
+
+    def __init__(self, lanes: int) -> None:
+        """Nothing runs yet."""
+        self.lanes = lanes
+        self.running = 0
+
+
 class Call(Generic[Item]):
     """The work of one caller, item by item.
 
     Items are added by `put`, also while others run. The first error drops what has not started,
-    and `wait` raises it, in this caller and in no other.
+    and `progress` raises it, in this caller and in no other.
     """
 
-    def __init__(self, work: Callable[[Item], None], *, lanes: int, of: Scheduler) -> None:
+    def __init__(self, work: Callable[[Item], None], limit: LaneLimit, of: Scheduler) -> None:
         """Use `Scheduler.call`."""
         self.work = work
-        self.lanes = lanes
+        self.limit = limit
         self.items: deque[Item] = deque()
         self.running = 0
         self.finished: list[Item] = []
@@ -44,26 +53,16 @@ class Call(Generic[Item]):
         """Add items; they start as lanes become free."""
         self._scheduler.put(self, items)
 
-    def wait(self, *, unfinished: int = 0) -> list[Item]:
-        """Wait until at most so many items are unfinished.
+    def progress(self, *, at_most: int = 0) -> tuple[list[Item], int]:
+        """Wait until something has finished, or at most so many items are unfinished.
 
         Returns:
-            The items that have finished since the last wait.
+            The items that have finished since the last time, and how many are unfinished.
 
         Raises:
             BaseException: whatever the work on an item raised.
         """
-        return self._scheduler.wait(self, unfinished)
-
-    @property
-    def unfinished(self) -> int:
-        """How many items wait or run."""
-        return len(self.items) + self.running
-
-    @property
-    def ready(self) -> bool:
-        """Whether a lane could start an item now."""
-        return bool(self.items) and self.running < self.lanes
+        return self._scheduler.progress(self, at_most)
 
 
 class Scheduler:
@@ -77,14 +76,14 @@ class Scheduler:
         self._running = 0
         self._ending = False
 
-    def call(self, work: Callable[[Item], None], *, lanes: int) -> Call[Item]:
+    def call(self, work: Callable[[Item], None], limit: LaneLimit) -> Call[Item]:
         """A new caller.
 
         Args:
             work: what to do with an item; called on a lane.
-            lanes: how many items of this caller may run at a time.
+            limit: the engine's limit, which it shares with all its callers.
         """
-        return Call(work, lanes=lanes, of=self)
+        return Call(work, limit, self)
 
     @contextmanager
     def busy(self) -> Iterator[None]:
@@ -127,17 +126,26 @@ class Scheduler:
             call.finished.append(item)
 
     def _queue(self, call: Call[Item], items: Sequence[Item]) -> None:
+        self._start_lanes(call.limit.lanes)
         if call.error is None:
             if not call.items:
                 self._calls.append(call)
             call.items.extend(items)
-        while self._threads < call.lanes:
-            self._threads += 1
-            # Daemons, since they hold no work of their own that could be lost at exit.
-            threading.Thread(
-                target=self._lane, name=f"onnx-embeddings-lane-{self._threads}", daemon=True
-            ).start()
         self._changed.notify_all()
+
+    def _start_lanes(self, number: int) -> None:
+        while self._threads < number:
+            # Daemons, since they hold no work of their own that could be lost at exit.
+            name = f"onnx-embeddings-lane-{self._threads + 1}"
+            lane = threading.Thread(target=self._lane, name=name, daemon=True)
+            try:
+                lane.start()
+            except RuntimeError:
+                # The system allows no more threads: go on with those that there are.
+                if not self._threads:
+                    raise
+                return
+            self._threads += 1
 
     def end(self) -> None:
         """Let what runs come to its end, and start nothing more; the interpreter is about to end.
@@ -153,12 +161,16 @@ class Scheduler:
         while self._ending and threading.current_thread().daemon:
             self._changed.wait()
 
-    def wait(self, call: Call[Item], unfinished: int) -> list[Item]:
-        """See `Call.wait`."""
+    def progress(self, call: Call[Item], at_most: int) -> tuple[list[Item], int]:
+        """See `Call.progress`."""
         with self._changed:
             try:
                 self._changed.wait_for(
-                    lambda: call.error is not None or call.unfinished <= unfinished
+                    lambda: (
+                        call.error is not None
+                        or call.finished
+                        or len(call.items) + call.running <= at_most
+                    )
                 )
             except BaseException:  # the caller was interrupted
                 self._drop(call)
@@ -168,7 +180,7 @@ class Scheduler:
                 self._changed.wait_for(lambda: not call.running)
                 raise call.error
             finished, call.finished = call.finished, []
-            return finished
+            return finished, len(call.items) + call.running
 
     def _drop(self, call: Call[Any]) -> None:
         call.items.clear()
@@ -183,6 +195,7 @@ class Scheduler:
                 if call.items:
                     self._calls.append(call)
                 call.running += 1
+                call.limit.running += 1
                 self._running += 1
             error: BaseException | None = None
             try:
@@ -191,6 +204,7 @@ class Scheduler:
                 error = caught
             with self._changed:
                 call.running -= 1
+                call.limit.running -= 1
                 call.finished.append(item)
                 self._running -= 1
                 if error is not None and call.error is None:
@@ -209,7 +223,7 @@ class Scheduler:
     def _next(self) -> Call[Any] | None:
         for _ in range(len(self._calls)):
             call = self._calls.popleft()
-            if call.ready:
+            if call.limit.running < call.limit.lanes:
                 return call
             self._calls.append(call)
         return None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import defaultdict
+from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnx_embeddings import compiler, folder, sources
@@ -17,36 +18,27 @@ if TYPE_CHECKING:
 
     from onnx_embeddings.arrays import Graph
     from onnx_embeddings.config import EngineConfig
+    from onnx_embeddings.folder.tokenizer import TokenizerFiles
     from onnx_embeddings.spec import ModelRequest, ModelSpec
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A model in use by one engine.
+    """A model in use by one engine, until `release`.
 
     Attributes:
         spec: what the engine's request resolved to.
         path: the folder that holds the model.
         encoder: its tokenizer, set to the limit of the spec.
         sessions: its graph, loaded once in the process.
+        key: what to release it by.
     """
 
-    def __init__(
-        self, spec: ModelSpec, path: Path, encoder: Encoder, sessions: Sessions, key: str
-    ) -> None:
-        """Use `lease`."""
-        self.spec = spec
-        self.path = path
-        self.encoder = encoder
-        self.sessions = sessions
-        self._key: str | None = key
-        self._process = os.getpid()
-
-    def release(self) -> None:
-        """Give the model back; the last lease frees its memory."""
-        key, self._key = self._key, None
-        # A lease that came along in a fork is the parent's to release.
-        if key is not None and self._process == os.getpid():
-            _registry.release(key)
+    spec: ModelSpec
+    path: Path
+    encoder: Encoder
+    sessions: Sessions
+    key: str
 
 
 def lease(request: ModelRequest, config: EngineConfig) -> Lease:
@@ -67,34 +59,52 @@ def lease(request: ModelRequest, config: EngineConfig) -> Lease:
         files = folder.read(path, request)
         graph = compiler.prepare(files, request.precision, store)
         spec = files.spec(request, graph, store)
-    encoder = Encoder(files.tokenizer, max_tokens=spec.max_tokens)
     sessions, key = _registry.sessions(graph)
-    return Lease(spec, path, encoder, sessions, key)
+    try:
+        encoder = _registry.encoder(key, files.tokenizer, spec)
+    except BaseException:
+        _registry.release(key)
+        raise
+    return Lease(spec=spec, path=path, encoder=encoder, sessions=sessions, key=key)
+
+
+def release(key: str, process: int) -> None:
+    """Give a lease back; the last one of a model frees its memory.
+
+    Args:
+        key: of the lease.
+        process: the one that made it; what came along in a fork is the parent's to release.
+    """
+    if process == os.getpid():
+        _registry.release(key)
 
 
 class _Entry:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.sessions: Sessions | None = None
+        self.encoders: dict[tuple[str, int], Encoder] = {}
         self.users = 0
 
 
 class _Registry:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._entries: dict[str, _Entry] = defaultdict(_Entry)
-        self._resolving: dict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._entries: dict[str, _Entry] = {}
+        self._resolving: dict[str, threading.Lock] = {}
+        self._given_back: deque[str] = deque()
 
     def resolving(self, model: str) -> threading.Lock:
         """The lock of whoever looks for this model."""
         with self._lock:
-            return self._resolving[model]
+            return self._resolving.setdefault(model, threading.Lock())
 
     def sessions(self, graph: Graph) -> tuple[Sessions, str]:
         """The sessions of a graph, and the key to release them by."""
         key = f"{graph.weights} {graph.scheme}"
+        new = _Entry()
         with self._lock:
-            entry = self._entries[key]
+            entry = self._entries.setdefault(key, new)
             entry.users += 1
         try:
             with entry.lock:
@@ -106,12 +116,36 @@ class _Registry:
             self.release(key)
             raise
 
+    def encoder(self, key: str, files: TokenizerFiles, spec: ModelSpec) -> Encoder:
+        """The tokenizer of a spec, for a lease that has the sessions of this key."""
+        which = (spec.tokenizer, spec.max_tokens)
+        entry = self._entries[key]
+        with entry.lock:
+            if which not in entry.encoders:
+                entry.encoders[which] = Encoder(files, max_tokens=spec.max_tokens)
+            return entry.encoders[which]
+
     def release(self, key: str) -> None:
-        with self._lock:
-            entry = self._entries[key]
-            entry.users -= 1
-            if not entry.users:
-                del self._entries[key]
+        """Count one user less.
+
+        The garbage collector may call this anywhere, also in a thread that has the lock: then it
+        is counted by whoever comes next.
+        """
+        self._given_back.append(key)
+        freed = []
+        while self._given_back and self._lock.acquire(blocking=False):
+            try:
+                while self._given_back:
+                    freed.append(self._one_less(self._given_back.popleft()))
+            finally:
+                self._lock.release()
+        # Sessions are destroyed here, without the lock.
+        del freed
+
+    def _one_less(self, key: str) -> _Entry | None:
+        entry = self._entries[key]
+        entry.users -= 1
+        return None if entry.users else self._entries.pop(key)
 
     def loaded(self) -> int:
         """How many models are loaded."""

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
+from onnx_embeddings.digests import digest
 from onnx_embeddings.errors import SettingError
+from onnx_embeddings.settings import whole_number
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 """The model that `load()` takes when none is named."""
-
-
-COMPILED_FAMILIES = ("bert",)
-"""The architectures (`model_type` of config.json) that are compiled from their weights."""
 
 
 class Pooling(StrEnum):
@@ -86,8 +82,8 @@ class ModelRequest:
         _one_of("long_text", self.long_text, ["truncate", "error"])
         for name in ("dim", "max_tokens"):
             value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise SettingError(name, value, "must be a whole number of at least 1")
+            if value is not None:
+                object.__setattr__(self, name, whole_number(name, value))
         for name in ("revision", "variant", "query_prompt", "document_prompt"):
             _text(name, getattr(self, name))
         if self.revision == "":
@@ -112,6 +108,12 @@ class ModelRequest:
             return Path(self.model).expanduser()
         except RuntimeError as error:
             raise SettingError("model", self.model, "names a user who does not exist") from error
+
+    def absolute(self) -> ModelRequest:
+        """The same request with a folder that does not depend on the current one."""
+        if self.folder is None or self.folder.is_absolute():
+            return self
+        return replace(self, model=str(self.folder.absolute()))
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON types."""
@@ -169,21 +171,14 @@ class ModelSpec:
     def space(self) -> str:
         """sha256 in hexadecimal: vectors of different spaces must never be compared."""
         names = ("weights", "tokenizer", "pooling", "normalize", "dim")
-        return _digest("space/1", {name: getattr(self, name) for name in names})
+        return digest(["space/1", {name: getattr(self, name) for name in names}])
 
     @property
     def fingerprint(self) -> str:
         """sha256 in hexadecimal: equal fingerprints, equal vectors (within the precision)."""
         names = ("scheme", "max_tokens", "long_text", "query_prompt", "document_prompt")
-        return _digest(
-            "fingerprint/1",
-            {"space": self.space} | {name: getattr(self, name) for name in names},
-        )
-
-
-def _digest(kind: str, values: dict[str, Any]) -> str:
-    text = json.dumps([kind, values], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+        values = {"space": self.space} | {name: getattr(self, name) for name in names}
+        return digest(["fingerprint/1", values])
 
 
 def _model_text(model: object) -> str:

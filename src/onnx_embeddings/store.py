@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_PATIENCE_S = 2.0  # a small model is compiled within this, without a word
+
 
 class Store:
     """Keeps models, downloaded and compiled, and what is known of the content of files.
@@ -74,7 +76,7 @@ class Store:
     def digest(self, file: Path, kind: str, compute: Callable[[Path], str]) -> str:
         """What `compute` makes of the content of a file, in hexadecimal.
 
-        Computed once; afterwards a file of the same real path, size, modification time and inode
+        Computed once; afterwards a file with the same real path, size, inode and times of change
         is taken to have the same content. A store that cannot be written costs only the time to
         compute again.
 
@@ -114,9 +116,9 @@ class Store:
         name = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()
         lock = FileLock(self._locks / f"{name}.lock")
         try:
-            lock.acquire(timeout=0)
+            lock.acquire(timeout=_PATIENCE_S)
         except Timeout:
-            logger.info("waiting for another process or thread to finish %s", folder)
+            logger.warning("waiting for another process or thread that makes %s", folder)
             lock.acquire()
         try:
             yield
@@ -170,7 +172,9 @@ def _sha256(file: Path) -> str:
 
 def _identity(real: str) -> list[str | int]:
     status = os.stat(real)  # noqa: PTH116 - a real path is a str
-    return [real, status.st_size, status.st_mtime_ns, status.st_ino]
+    # A copy may carry the old time of modification; the time of change is the system's own.
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return [real, status.st_size, *times, status.st_dev, status.st_ino]
 
 
 def _read_memo(memo: Path) -> list[object] | None:

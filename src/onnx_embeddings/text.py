@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from onnx_embeddings.errors import InputError
 
@@ -17,8 +17,8 @@ def checked(texts: object) -> list[str]:
         raise InputError(
             "one text where a list of texts is wanted", hint="put it in a list: [text]"
         )
-    # Bytes, and tables with more than one axis, would iterate as something else than texts.
-    odd = isinstance(texts, bytes | bytearray) or getattr(texts, "ndim", 1) != 1
+    # Bytes, mappings and tables with more than one axis iterate as something else than texts.
+    odd = isinstance(texts, bytes | bytearray | Mapping) or getattr(texts, "ndim", 1) != 1
     if odd or not isinstance(texts, Iterable):
         raise InputError(f"{type(texts).__name__} where a list of texts is wanted")
     items: list[object] = list(texts)

@@ -13,16 +13,22 @@ from onnx_embeddings.arrays import Tokens
 from onnx_embeddings.errors import ModelFormatError, SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tokenizers import Encoding
 
-    from onnx_embeddings.arrays import Lengths
+    from onnx_embeddings.arrays import Ids, Lengths
     from onnx_embeddings.folder.tokenizer import TokenizerFiles
 
 
-_PIECE = 2**15  # characters; most texts are shorter and read whole
+_CHARACTERS_PER_TOKEN = 16  # most texts have fewer
+_SHORTEST_START = 1024
+_PIECE = 2**15
+_CHARACTERS_AT_A_TIME = 2**18
+
 _SPACE = re.compile(r"[ \t\n\r]")
+_IDEOGRAPH = re.compile(r"[\u4e00-\u9fff]")
+_SPACE_OR_IDEOGRAPH = re.compile(rf"{_SPACE.pattern}|{_IDEOGRAPH.pattern}")
 
 
 class Encoder:
@@ -59,54 +65,65 @@ class Encoder:
             )
         self._tokenizer.enable_truncation(max_tokens, direction=files.truncation_side)
         self._max_tokens = max_tokens
-        self._piecewise = files.truncation_side == "right" and _splits_at_spaces(self._tokenizer)
+        self._start = max(_SHORTEST_START, _CHARACTERS_PER_TOKEN * max_tokens)
+        self._seam = _seam(self._tokenizer) if files.truncation_side == "right" else None
 
     def encode(self, texts: Sequence[str]) -> Tokens:
         """The texts as token ids, special tokens included, cut to the limit.
 
-        Of a text that is very long only as much is read as the limit needs; its count is then a
-        lower bound, above the limit.
+        Of a long text only as much is read as the limit needs; its count is then a lower bound,
+        above the limit.
 
         Raises:
             ModelFormatError: the tokenizer can't express a text, for want of an unknown token.
         """
-        ends = [self._enough(text, _PIECE) for text in texts]
-        starts = [text[:end] for text, end in zip(texts, ends, strict=True)]
-        encodings = self._encodings(starts)
-        for row, text in enumerate(texts):
-            while ends[row] < len(text) and self._count(encodings[row]) <= self._max_tokens:
-                # Mostly spaces, or words that are one token each: it takes more of the text.
-                ends[row] = self._enough(text, 4 * ends[row])
-                encodings[row] = self._encodings([text[: ends[row]]])[0]
-        ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
+        ids: list[Ids] = []
+        counts: list[int] = []
+        ends = [self._end(text, self._start) for text in texts]
+        for first, last in _groups(ends):
+            for encoding in self._starts(texts[first:last], ends[first:last]):
+                ids.append(np.array(encoding.ids, np.int64))
+                counts.append(self._count(encoding))
         return Tokens(
             ids=ids,
             lengths=np.fromiter(map(len, ids), np.int64, len(ids)),
-            counts=np.array([self._count(encoding) for encoding in encodings], np.int64),
+            counts=np.array(counts, np.int64),
         )
 
     def count(self, texts: Sequence[str]) -> Lengths:
         """(N,) int64: tokens of each text before the cut, special tokens included."""
-        # Encodings of a long text at once would take hundreds of bytes for each of its tokens.
-        pieces = [self._pieces(text) for text in texts]
-        counts = [self._count(encoding) for encoding in self._encodings([p[0] for p in pieces])]
-        for row, (_, *rest) in enumerate(pieces):
-            for piece in rest:
-                counts[row] += self._count(self._encodings([piece])[0]) - self._special
-        return np.array(counts, np.int64)
+        counts = np.full(len(texts), self._special, np.int64)
+        pieces = [(row, piece) for row, text in enumerate(texts) for piece in self._pieces(text)]
+        for first, last in _groups([len(piece) for _, piece in pieces]):
+            rows, some = zip(*pieces[first:last], strict=True)
+            for row, encoding in zip(rows, self._encodings(some), strict=True):
+                counts[row] += self._count(encoding) - self._special
+        return counts
 
-    def _enough(self, text: str, size: int) -> int:
-        """How much of a text, at least `size`, can be read without the rest of it."""
-        if not self._piecewise or size >= len(text):
+    def _starts(self, texts: Sequence[str], ends: list[int]) -> list[Encoding]:
+        """Encodings of as much of each text as decides its tokens up to the limit."""
+        starts = [text[:end] for text, end in zip(texts, ends, strict=True)]
+        encodings = self._encodings(starts)
+        for row, text in enumerate(texts):
+            end = ends[row]
+            while end < len(text) and self._count(encodings[row]) <= self._max_tokens:
+                # Mostly spaces, or words that are one token each: it takes more of the text.
+                end = self._end(text, 4 * end)
+                encodings[row] = self._encodings([text[:end]])[0]
+        return encodings
+
+    def _end(self, text: str, size: int) -> int:
+        """Where a start of at least this size ends that can be read without the rest."""
+        if self._seam is None or size >= len(text):
             return len(text)
-        space = _SPACE.search(text, size)
-        return space.start() if space else len(text)
+        seam = self._seam.search(text, size)
+        return seam.start() if seam else len(text)
 
     def _pieces(self, text: str) -> list[str]:
         """The text in pieces that can be read without each other; at least one."""
-        ends = [0, self._enough(text, _PIECE)]
+        ends = [0, self._end(text, _PIECE)]
         while ends[-1] < len(text):
-            ends.append(self._enough(text, ends[-1] + _PIECE))
+            ends.append(self._end(text, ends[-1] + _PIECE))
         return [text[first:last] for first, last in pairwise(ends)]
 
     def _encodings(self, texts: Sequence[str]) -> list[Encoding]:
@@ -125,17 +142,34 @@ class Encoder:
         return len(encoding) + sum(len(piece) - self._special for piece in encoding.overflowing)
 
 
-def _splits_at_spaces(tokenizer: Tokenizer) -> bool:
-    """Whether what stands behind a space never changes the tokens before it."""
-    return (
-        isinstance(tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
-        and isinstance(tokenizer.normalizer, normalizers.BertNormalizer | None)
-        and not any(
-            character.isspace()  # a normaliser makes a plain space of any other
-            for token in tokenizer.get_added_tokens_decoder().values()
-            for character in token.content
-        )
-    )
+def _seam(tokenizer: Tokenizer) -> re.Pattern[str] | None:
+    """Before which characters a text can be divided, and no token on either side changes.
+
+    Known for BERT's rules only: they read word by word, and an ideograph is a word.
+    """
+    normalizer = tokenizer.normalizer
+    if not isinstance(tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer):
+        return None
+    if not isinstance(normalizer, normalizers.BertNormalizer | None):
+        return None
+    added = "".join(token.content for token in tokenizer.get_added_tokens_decoder().values())
+    # A normaliser makes a plain space of any other.
+    if any(character.isspace() for character in added):
+        return None
+    splits_ideographs = normalizer is not None and normalizer.handle_chinese_chars
+    return _SPACE_OR_IDEOGRAPH if splits_ideographs and not _IDEOGRAPH.search(added) else _SPACE
+
+
+def _groups(sizes: list[int]) -> Iterator[tuple[int, int]]:
+    """(first, last) of the texts to read at a time: an encoding takes many times its text."""
+    first = characters = 0
+    for row, size in enumerate(sizes):
+        if characters + size > _CHARACTERS_AT_A_TIME and row > first:
+            yield first, row
+            first, characters = row, 0
+        characters += size
+    if first < len(sizes):
+        yield first, len(sizes)
 
 
 def _read(files: TokenizerFiles) -> Tokenizer:

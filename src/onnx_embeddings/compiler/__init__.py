@@ -6,19 +6,24 @@ its own ONNX file, padded; of that only a note of what it is like is kept.
 
 from __future__ import annotations
 
-import hashlib
 import json
+import logging
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from onnx_embeddings.arrays import Graph
+from onnx_embeddings.digests import digest
 from onnx_embeddings.errors import ModelFormatError, SettingError
 from onnx_embeddings.spec import Precision
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from onnx_embeddings.folder import ModelFolder
     from onnx_embeddings.store import Store
+
+logger = logging.getLogger(__name__)
 
 GRAPH_FORMAT = 1
 """Rises with every change of what is written, so that an older graph is compiled again."""
@@ -48,7 +53,7 @@ def _compiled(folder: ModelFolder, store: Store) -> Graph:
 
     config = BertConfig.read(folder.config, folder.weights[0].parent / "config.json")
     files = [store.sha256(file) for file in folder.weights]
-    weights = _digest([files, config.architecture()])
+    weights = digest([files, config.architecture()])
 
     def write(target: Path) -> None:
         from onnx_embeddings.compiler import bert
@@ -59,10 +64,11 @@ def _compiled(folder: ModelFolder, store: Store) -> Graph:
             graph = GraphWriter(data, _WEIGHTS_FILE)
             bert.write(config, tensors, graph)
             graph.save(target / _GRAPH_FILE, OUTPUT, "float32", ["T", config.hidden_size])
-        _write_note(target, {"layout": "packed", "scheme": _FP32_SCHEME, "weights": weights})
+        size = (target / _WEIGHTS_FILE).stat().st_size
+        _write_note(target, {"layout": "packed", "scheme": _FP32_SCHEME, "weights_size": size})
 
-    key = _digest([GRAPH_FORMAT, weights, _FP32_SCHEME])[:16]
-    place = store.publish(store.compiled / f"{folder.name}-fp32-{key}", write)
+    key = digest([GRAPH_FORMAT, weights, _FP32_SCHEME])[:16]
+    place = _whole(store, f"{folder.name}-fp32-{key}", write)
     return Graph(
         path=place / _GRAPH_FILE,
         layout="packed",
@@ -76,7 +82,7 @@ def _compiled(folder: ModelFolder, store: Store) -> Graph:
 
 def _ready(folder: ModelFolder, file: Path, precision: str | None, store: Store) -> Graph:
     digests = [store.sha256(part) for part in (file, *folder.ready_data)]
-    weights = _digest([digests, {"family": "onnx"}])
+    weights = digest([digests, {"family": "onnx"}])
 
     def write(target: Path) -> None:
         from onnx_embeddings.compiler.ready import inspect
@@ -84,7 +90,7 @@ def _ready(folder: ModelFolder, file: Path, precision: str | None, store: Store)
         found = inspect(file, folder.ready_data)
         _write_note(target, {"layout": "padded"} | found.to_dict())
 
-    key = _digest([GRAPH_FORMAT, weights])[:16]
+    key = digest([GRAPH_FORMAT, weights])[:16]
     place = store.publish(store.compiled / f"{folder.name}-onnx-{key}", write)
     note = _read_note(place)
     # What the graph itself says is in the note; what a config says can change.
@@ -113,6 +119,30 @@ def _ready(folder: ModelFolder, file: Path, precision: str | None, store: Store)
     )
 
 
+def _whole(store: Store, name: str, write: Callable[[Path], None]) -> Path:
+    """The compiled folder of this name; a damaged one may be in use, so it gets a successor."""
+    place = store.compiled / name
+    for number in count(2):
+        if not place.is_dir():
+            logger.info("compiling %s", place)
+        store.publish(place, write)
+        if _is_whole(place):
+            break
+        logger.warning("%s is damaged: the model is compiled again", place)
+        place = store.compiled / f"{name}-{number}"
+    return place
+
+
+def _is_whole(place: Path) -> bool:
+    """Whether a compiled folder has all of its weights; the runtime checks the rest."""
+    try:
+        note = json.loads((place / _NOTE_FILE).read_bytes())
+        found = (place / _WEIGHTS_FILE).stat().st_size == note["weights_size"]
+        return found and (place / _GRAPH_FILE).is_file()
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 def _write_note(place: Path, values: dict[str, Any]) -> None:
     text = json.dumps({"graph_format": GRAPH_FORMAT} | values, indent=2, sort_keys=True)
     (place / _NOTE_FILE).write_text(text + "\n", encoding="utf-8")
@@ -126,8 +156,3 @@ def _read_note(place: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         hint = f"delete {place}, it is made again"
         raise ModelFormatError(file, f"cannot be read: {error}", hint) from error
-
-
-def _digest(values: object) -> str:
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -61,10 +61,11 @@ def inspect(file: Path, data: Sequence[Path]) -> ReadyGraph:
     except Exception as error:  # protobuf's DecodeError has no stable home
         raise ModelFormatError(file, f"is not an ONNX file: {error}") from error
     graph = model.graph
-    _check_data(graph.initializer, {path.name for path in data}, file)
+    nodes, tensors = _everything([graph, *model.functions])
+    _check_data(tensors, {path.name for path in data}, file)
     output, size = _token_vectors(graph, file)
-    kinds = {node.op_type for part in (graph, *model.functions) for node in part.node}
-    formats = {tensor.data_type for tensor in graph.initializer}
+    kinds = {node.op_type for node in nodes}
+    formats = {tensor.data_type for tensor in tensors}
     return ReadyGraph(
         output=output,
         hidden_size=size,
@@ -98,6 +99,24 @@ def _token_vectors(graph: onnx.GraphProto, file: Path) -> tuple[str, int | None]
         )
     name = usual[0] if usual else next(iter(found))
     return name, found[name]
+
+
+def _everything(
+    parts: list[onnx.GraphProto | onnx.FunctionProto],
+) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+    """All nodes and stored tensors, those inside of If, Loop, Scan and functions too."""
+    nodes: list[onnx.NodeProto] = []
+    tensors: list[onnx.TensorProto] = []
+    parts = list(parts)
+    while parts:
+        part = parts.pop()
+        nodes += part.node
+        if isinstance(part, onnx.GraphProto):
+            tensors += part.initializer
+        for attribute in (attribute for node in part.node for attribute in node.attribute):
+            tensors += [*attribute.tensors, *([attribute.t] if attribute.HasField("t") else [])]
+            parts += [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]
+    return nodes, tensors
 
 
 def _check_data(tensors: Iterable[onnx.TensorProto], beside: set[str], file: Path) -> None:

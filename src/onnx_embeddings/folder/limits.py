@@ -18,6 +18,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from onnx_embeddings.errors import SettingError
+from onnx_embeddings.families import positions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,16 +41,16 @@ def longest_text(
     Raises:
         SettingError: what was asked for is more than the model has positions.
     """
-    positions = _limit(config.get("max_position_embeddings"))
+    rows = positions(config)
     if asked is not None:
-        if positions is not None and asked > positions:
-            raise SettingError("max_tokens", asked, f"this model has {positions} positions")
+        if rows is not None and asked > rows:
+            raise SettingError("max_tokens", asked, f"this model has {rows} positions")
         if asked > _LONGEST_SANE:
             raise SettingError("max_tokens", asked, f"must be at most {_LONGEST_SANE}")
         return asked
     own = _limit(sentence_config.get("max_seq_length"))
     own = own or _limit(tokenizer_config.get("model_max_length"))
-    limits = [limit for limit in (own, positions) if limit is not None]
+    limits = [limit for limit in (own, rows) if limit is not None]
     if not limits:
         logger.warning(
             "%s does not say how long a text may be: cutting at %d tokens (set max_tokens)",

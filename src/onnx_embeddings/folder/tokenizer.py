@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from onnx_embeddings.digests import digest
 from onnx_embeddings.errors import ModelFormatError
+from onnx_embeddings.families import pad_id
 from onnx_embeddings.folder.documents import read_object
 
 if TYPE_CHECKING:
@@ -71,7 +71,6 @@ def tokenizer_files(
     if file.stat().st_size > _MOST_BYTES:
         raise ModelFormatError(file, f"is larger than {_MOST_BYTES // 2**20} MiB")
     accents = tokenizer_config.get("strip_accents")
-    pad_id = config.get("pad_token_id")
     return TokenizerFiles(
         path=file,
         truncation_side="left" if tokenizer_config.get("truncation_side") == "left" else "right",
@@ -81,7 +80,7 @@ def tokenizer_files(
             strip_accents=accents if isinstance(accents, bool) else None,
             chinese_characters=tokenizer_config.get("tokenize_chinese_chars") is not False,
         ),
-        pad_id=pad_id if type(pad_id) is int and pad_id >= 0 else 0,
+        pad_id=pad_id(config),
     )
 
 
@@ -98,15 +97,10 @@ def tokenizer_digest(files: TokenizerFiles, store: Store) -> str:
         rules["vocabulary"] = store.sha256(files.path)
     else:
         rules["file"] = store.digest(files.path, "tokenizer/1", _rules_in)
-    return _digest(rules)
+    return digest(rules)
 
 
 def _rules_in(file: Path) -> str:
     """Digest of a tokenizer.json without the cut and the padding baked in, which are not used."""
     content = read_object(file, most=_MOST_BYTES)
-    return _digest({k: content[k] for k in content.keys() - {"truncation", "padding", "version"}})
-
-
-def _digest(values: object) -> str:
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return digest({k: content[k] for k in content.keys() - {"truncation", "padding", "version"}})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onnx_embeddings.errors import ModelFormatError
+from onnx_embeddings.families import is_compiled, not_compiled
 from onnx_embeddings.folder.documents import inside, read_object
-from onnx_embeddings.spec import COMPILED_FAMILIES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,20 +26,23 @@ def weights_or_ready(
             raise ModelFormatError(asked, "there is no such file")
         return (), asked
     weights = _safetensors(transformer)
-    if weights and config.get("model_type") in COMPILED_FAMILIES:
+    if weights and is_compiled(config):
         return weights, None
     ready = _ready(path, transformer)
     if ready is not None:
         return (), ready
+    if weights and not config:
+        raise ModelFormatError(transformer / "config.json", "is missing")
     if weights:
-        family = config.get("model_type")
-        raise ModelFormatError(
-            path,
-            f"holds weights of a {family!r} model, and only {', '.join(COMPILED_FAMILIES)} "
-            "can be compiled yet",
-            "export it to ONNX (onnx/model.onnx in the same folder), token vectors as output",
-        )
-    raise ModelFormatError(path, "has neither model.safetensors nor an ONNX file")
+        raise ModelFormatError(transformer / "config.json", *not_compiled(config))
+    pickled = any(path.glob("pytorch_model*.bin"))
+    raise ModelFormatError(
+        path,
+        "has neither model.safetensors nor an ONNX file",
+        "its .bin files are pickles, which are never read: save it as safetensors"
+        if pickled
+        else None,
+    )
 
 
 def _safetensors(folder: Path) -> tuple[Path, ...]:

@@ -43,6 +43,11 @@ with _no_telemetry():
 # Where somebody else imported it before, this is what can still be turned off.
 onnxruntime.disable_telemetry_events()
 
+# Older versions would ignore the option, and spin for as long as they like.
+_SPIN_OPTION_SINCE = (1, 26)
+_VERSION = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
+_CAN_BOUND_SPINNING = _VERSION >= _SPIN_OPTION_SINCE
+
 _ERRORS_ONLY = 3
 _SPIN_MICROSECONDS = 200  # long enough to catch the next operator, too short to be seen when idle
 _DTYPES: dict[str, np.dtype[Any]] = {
@@ -75,7 +80,7 @@ class Session:
         options.log_severity_level = _ERRORS_ONLY
         # Plans of memory are kept for every shape ever seen, and here no shape comes twice.
         options.enable_mem_pattern = False
-        if threads == 1:
+        if threads == 1 or not _CAN_BOUND_SPINNING:
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         else:
             spin = str(_SPIN_MICROSECONDS)

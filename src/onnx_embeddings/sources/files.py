@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from onnx_embeddings.errors import ModelFormatError
-from onnx_embeddings.spec import COMPILED_FAMILIES
+from onnx_embeddings.families import is_compiled, not_compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onnx_embeddings.catalog import CatalogModel
 
 _SENTENCE_CONFIG = re.compile(r"sentence_[\w-]+_config\.json")
+_MODULES = frozenset({"Transformer", "Pooling", "Normalize"})
 _READY = ("onnx/model.onnx", "model.onnx")
 
 
@@ -74,8 +75,8 @@ def needed(
     root = next((path for kind, path in modules if kind == "Transformer"), "")
     config = f"{root}config.json"
     values = read(config) if config in names else {}
-    family = values.get("model_type") if isinstance(values, dict) else None
-    weights, without = _weights(names, read, root, family, variant)
+    values = values if isinstance(values, dict) else {}
+    weights, without = _weights(names, read, root, values, variant)
     if config not in names and weights[-1].endswith(".onnx"):
         absent.append(config)  # a ready file can do without
     else:
@@ -108,8 +109,11 @@ def _modules(content: Any) -> list[tuple[str, str]]:
     for entry in content:
         path = str(entry.get("path", ""))
         _check_inside(path)
-        path = path.rstrip("/")
+        path = "/".join(part for part in path.split("/") if part not in {"", "."})
         kind = str(entry.get("type", "")).rpartition(".")[2]
+        if kind not in _MODULES:
+            # Better known now than after the download.
+            raise ModelFormatError("modules.json", f"a module {kind!r} is not supported")
         modules.append((kind, f"{path}/" if path else ""))
     return modules
 
@@ -135,7 +139,7 @@ def _weights(
     names: Collection[str],
     read: Callable[[str], Any],
     root: str,
-    family: Any,
+    config: dict[str, Any],
     variant: str | None,
 ) -> tuple[list[str], list[str]]:
     """The files with the numbers, and the names that this choice relies on not being there."""
@@ -143,18 +147,14 @@ def _weights(
         return [*_data_beside(names, variant), variant], []
     index, single = f"{root}model.safetensors.index.json", f"{root}model.safetensors"
     has_weights = index in names or single in names
-    if has_weights and family in COMPILED_FAMILIES:
+    if has_weights and is_compiled(config):
         return ([index, *_shards(read(index), root)] if index in names else [single]), []
     ready, earlier = _ready(names, root)
     if ready is not None:
-        without = [*earlier, index, single] if family in COMPILED_FAMILIES else earlier
+        without = [*earlier, index, single] if is_compiled(config) else earlier
         return [*_data_beside(names, ready), ready], without
-    if has_weights and family is not None:
-        raise ModelFormatError(
-            single,
-            f"holds weights of a {family!r} model, and only {', '.join(COMPILED_FAMILIES)} "
-            "can be compiled yet, and there is no ONNX file",
-        )
+    if has_weights and config:
+        raise ModelFormatError(f"{root}config.json", *not_compiled(config))
     return [single], []
 
 

@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PROBE_S = 2.0
-"""Longest wait for a sign of life, in seconds; huggingface_hub alone gives up after some 20."""
+"""Longest wait for a sign of life, in seconds, where a mirror can serve instead."""
+
+LONG_PROBE_S = 10.0
+"""The same where none can; huggingface_hub alone gives up after some 20."""
 
 _LISTING_S = 10.0
 _DISK = frozenset(
@@ -52,10 +55,15 @@ _NETWORK_HINT = (
 )
 
 
-def fetch(wanted: Wanted, store: Store) -> Path:
+def fetch(wanted: Wanted, store: Store, *, patience_s: float = LONG_PROBE_S) -> Path:
     """The folder of a snapshot that holds all that an engine needs, fetched where it is not there.
 
     Files go to the Hugging Face cache, which other tools share.
+
+    Args:
+        wanted: the model.
+        store: where content is remembered.
+        patience_s: longest wait for a sign of life of the hub, in seconds.
 
     Raises:
         ModelNotFoundError: the hub refuses: no such model or revision, or no permission.
@@ -66,7 +74,7 @@ def fetch(wanted: Wanted, store: Store) -> Path:
     """
     hub = _Hub(wanted)
     with hub.translated():
-        hub.check_alive()
+        hub.check_alive(patience_s)
         listing = hub.listing()
         choice = needed(listing, hub.json, variant=wanted.variant)
         lacking = [name for name in choice.files if name not in listing]
@@ -108,8 +116,8 @@ class _Hub:
         name = f"models--{self._repo.replace('/', '--')}"
         return self._cache / name / "snapshots" / self._commit
 
-    def check_alive(self) -> None:
-        """Raise DownloadError unless the hub gives any sane answer within `PROBE_S`."""
+    def check_alive(self, patience_s: float) -> None:
+        """Raise DownloadError unless the hub gives any sane answer within so many seconds."""
         # Documented, but not listed for re-export.
         from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
 
@@ -117,7 +125,7 @@ class _Hub:
 
         def ask() -> None:
             try:
-                status = get_session().head(self._endpoint, timeout=PROBE_S).status_code
+                status = get_session().head(self._endpoint, timeout=patience_s).status_code
                 answers.put(f"it answers {status}" if status >= 500 else None)  # noqa: PLR2004
             except Exception as error:  # noqa: BLE001 - three HTTP libraries, no common base
                 answers.put(f"{type(error).__name__}: {error}")
@@ -125,9 +133,9 @@ class _Hub:
         # Looking up a host name takes no time limit, so it has a thread that may be left behind.
         threading.Thread(target=ask, name="hub-probe", daemon=True).start()
         try:
-            problem = answers.get(timeout=PROBE_S)
+            problem = answers.get(timeout=patience_s)
         except queue.Empty:
-            problem = f"no answer within {PROBE_S:g} s"
+            problem = f"no answer within {patience_s:g} s"
         if problem is not None:
             raise DownloadError(self.host, problem, _NETWORK_HINT)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 IDS, MASK, TYPES = "input_ids", "attention_mask", "token_type_ids"
-TOKENS, POOLED, COUNT = "last_hidden_state", "sentence_embedding", "count"
+TOKENS, POOLED, COUNT, PLACES = "last_hidden_state", "sentence_embedding", "count", "places"
 
 _NUMPY: dict[int, np.dtype[Any]] = {
     TensorProto.FLOAT: np.dtype(np.float32),
@@ -44,7 +44,8 @@ def export(  # noqa: PLR0913  one argument for each thing that exports differ in
         inputs: the graph's inputs, in this order; what is not among them is zeros (or, for the
             mask, ones), any other name is an input that the graph does nothing with.
         input_types: element types of inputs, int64 where nothing is said.
-        outputs: any of `TOKENS` (B, S, H), `POOLED` (B, H) and `COUNT` (B,) int64, in this order.
+        outputs: any of `TOKENS` (B, S, H), `POOLED` (B, H), `COUNT` (B,) int64 and `PLACES`
+            (B, S, 1) int64, in this order.
         names: other names for the outputs.
         kind: the type of weights and of floating-point outputs.
         width: what the graph says of the last axis of its outputs; None is the truth.
@@ -90,22 +91,25 @@ class _Exporter:
         width: int | str | None,
     ) -> onnx.ModelProto:
         hidden = self.hidden(self.whole(inputs, input_types))
-        known = {TOKENS: hidden, POOLED: "", COUNT: ""}
+        known = {TOKENS: hidden}
         if POOLED in outputs:
             known[POOLED] = self.node("ReduceMean", hidden, self.whole_numbers([1]), keepdims=0)
         if COUNT in outputs:
             known[COUNT] = self.node("ReduceSum", "mask", self.whole_numbers([1]), keepdims=0)
+        if PLACES in outputs:
+            known[PLACES] = self.node("Unsqueeze", "mask", self.whole_numbers([2]))
         size: int | str = self.config["hidden_size"] if width is None else width
         shapes: dict[str, list[int | str]] = {
             TOKENS: ["B", "S", size],
             POOLED: ["B", size],
             COUNT: ["B"],
+            PLACES: ["B", "S", 1],
         }
         results = []
         for output in outputs:
             name = names.get(output, output)
             self.nodes.append(helper.make_node("Identity", [known[output]], [name]))
-            kind = TensorProto.INT64 if output == COUNT else self.kind
+            kind = TensorProto.INT64 if output in {COUNT, PLACES} else self.kind
             results.append(helper.make_tensor_value_info(name, kind, shapes[output]))
         graph = helper.make_graph(
             self.nodes,

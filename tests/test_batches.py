@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -27,31 +29,28 @@ def tokens_of(*lengths: int) -> Tokens:
     )
 
 
-@pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("budget", [1, 7, 64, 512, 100_000])
-def test_every_text_that_has_tokens_is_in_one_batch(seed: int, budget: int) -> None:
-    lengths = some_lengths(seed)
-    for one_by_one in (False, True):
+def test_every_text_that_has_tokens_is_in_one_batch(budget: int) -> None:
+    for seed, one_by_one in itertools.product(range(30), (False, True)):
+        lengths = some_lengths(seed)
         batches = plan(lengths, budget=budget, one_by_one=one_by_one)
         rows = [int(row) for batch in batches for row in batch]
         assert sorted(rows) == np.flatnonzero(lengths).tolist()
         assert all(len(batch) for batch in batches)
 
 
-@pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("budget", [1, 7, 64, 512, 100_000])
-def test_a_batch_keeps_the_budget_or_is_a_single_text(seed: int, budget: int) -> None:
-    lengths = some_lengths(seed)
-    for batch in plan(lengths, budget=budget):
-        cells = len(batch) * int(lengths[batch].max())
-        assert cells <= budget or len(batch) == 1
+def test_a_batch_keeps_the_budget_or_is_a_single_text(budget: int) -> None:
+    for lengths in map(some_lengths, range(30)):
+        for batch in plan(lengths, budget=budget):
+            cells = len(batch) * int(lengths[batch].max())
+            assert cells <= budget or len(batch) == 1
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_the_longest_texts_come_first(seed: int) -> None:
-    lengths = some_lengths(seed)
-    planned = [int(lengths[row]) for batch in plan(lengths, budget=64) for row in batch]
-    assert planned == sorted(planned, reverse=True)
+def test_the_longest_texts_come_first() -> None:
+    for lengths in map(some_lengths, range(30)):
+        planned = [int(lengths[row]) for batch in plan(lengths, budget=64) for row in batch]
+        assert planned == sorted(planned, reverse=True)
 
 
 def test_texts_of_equal_length_keep_their_order() -> None:

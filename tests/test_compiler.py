@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import struct
@@ -337,6 +338,20 @@ def test_another_model_or_architecture_is_another_graph(tmp_path: Path, store: S
     assert len({graph.path for graph in seen}) == len(seen)
 
 
+def test_the_digest_of_weights_is_made_as_it_always_was(tmp_path: Path, store: Store) -> None:
+    """People keep digests that are made of this one; tests/test_spec.py pins those."""
+    folder = write_tiny_model(tmp_path / "model", shards=2)
+    shards = sorted(folder.glob("*.safetensors"))
+    files = [hashlib.sha256(file.read_bytes()).hexdigest() for file in shards]
+    architecture = (
+        '{"family":"bert","hidden_act":"gelu","hidden_size":32,"intermediate_size":64,'
+        '"layer_norm_eps":1e-12,"max_position_embeddings":48,"num_attention_heads":4,'
+        f'"num_hidden_layers":2,"type_vocab_size":2,"vocab_size":{WORDS}}}'
+    )
+    text = f'[["{files[0]}","{files[1]}"],{architecture}]'
+    assert prepared(folder, store).weights == hashlib.sha256(text.encode()).hexdigest()
+
+
 def test_what_does_not_change_a_vector_does_not_change_the_digest(
     tmp_path: Path, store: Store
 ) -> None:
@@ -562,9 +577,10 @@ def test_a_compile_that_failed_leaves_nothing_and_may_be_repeated(
     assert [path.name for path in store.compiled.iterdir()] == [graph.path.parent.name]
 
 
-@pytest.mark.parametrize("name", ["graph.onnx", "weights.bin"])
-def test_a_damaged_graph_in_the_store_is_an_error_that_says_what_to_delete(
-    tmp_path: Path, name: str
+@pytest.mark.parametrize("name", ["graph.onnx", "weights.bin", "graph.json"])
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_compiled_folder_that_is_not_whole_is_compiled_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, *, gone: bool
 ) -> None:
     folder = write_tiny_model(tmp_path / "model", seed=4)
     config = EngineConfig(home=tmp_path / "home")
@@ -572,12 +588,24 @@ def test_a_damaged_graph_in_the_store_is_an_error_that_says_what_to_delete(
         expected = engine.embed_documents(TEXTS)
     (place,) = (tmp_path / "home" / "compiled").iterdir()
     content = (place / name).read_bytes()
-    (place / name).write_bytes(content[: len(content) // 2])
+    if gone:
+        (place / name).unlink()
+    else:
+        (place / name).write_bytes(content[: len(content) // 2])
+    for _ in range(2):
+        with onnx_embeddings.load(folder, config=config) as engine:
+            np.testing.assert_array_equal(engine.embed_documents(TEXTS), expected)
+    assert f"{place} is damaged" in caplog.text
+    assert len(list((tmp_path / "home" / "compiled").iterdir())) == 2
+
+
+def test_a_graph_in_the_store_that_the_runtime_refuses_says_what_to_delete(tmp_path: Path) -> None:
+    folder = write_tiny_model(tmp_path / "model", seed=4)
+    config = EngineConfig(home=tmp_path / "home")
+    onnx_embeddings.load(folder, config=config).close()
+    (place,) = (tmp_path / "home" / "compiled").iterdir()
+    graph = place / "graph.onnx"
+    graph.write_bytes(b"\xff" * graph.stat().st_size)
     with pytest.raises(ModelFormatError) as caught:
         onnx_embeddings.load(folder, config=config)
     assert str(place) in str(caught.value.hint)
-    for file in place.iterdir():
-        file.unlink()
-    place.rmdir()
-    with onnx_embeddings.load(folder, config=config) as engine:
-        np.testing.assert_array_equal(engine.embed_documents(TEXTS), expected)

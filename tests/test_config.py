@@ -53,6 +53,22 @@ def test_a_value_that_cannot_be_used_is_refused_with_its_name(name: str, value: 
         assert isinstance(caught.value, ValueError)
 
 
+@pytest.mark.parametrize("name", ["threads", "Lanes", "", "resolved", "home_path"])
+def test_a_name_that_no_field_has_is_refused(name: str) -> None:
+    with pytest.raises(SettingError, match="batch_tokens") as caught:
+        EngineConfig.from_dict({"lanes": 2, name: 5})
+    assert caught.value.name == name
+
+
+def test_a_config_is_made_from_named_values() -> None:
+    values = {"lanes": 2, "batch_tokens": 64, "home": "/store", "offline": True, "cache": None}
+    assert EngineConfig.from_dict(values) == EngineConfig(**values)  # type: ignore[arg-type]
+    assert EngineConfig.from_dict({}) == EngineConfig()
+    with pytest.raises(SettingError) as caught:
+        EngineConfig.from_dict({"lanes": 0})
+    assert caught.value.name == "lanes"
+
+
 def test_all_fields_are_among_those_that_are_tried_with_bad_values() -> None:
     assert set(BAD) == {field.name for field in dataclasses.fields(EngineConfig)}
 

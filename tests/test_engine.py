@@ -34,6 +34,17 @@ TEXTS = [
 ]  # fmt: skip
 
 
+def spoil_word(folder: Path, word: str) -> None:
+    """Texts with this word get vectors that are not finite."""
+    from safetensors.numpy import load_file, save_file
+
+    with onnx_embeddings.load(folder) as engine:
+        _, token, _ = engine._opened().encoder.encode([word]).ids[0]
+    weights = load_file(folder / "model.safetensors")
+    weights["embeddings.word_embeddings.weight"][token] = np.nan
+    save_file(weights, folder / "model.safetensors")
+
+
 def test_vectors_are_float32_rows_of_unit_length(tiny: Engine) -> None:
     vectors = tiny.embed_documents(TEXTS)
     assert vectors.shape == (len(TEXTS), 32)
@@ -170,6 +181,7 @@ def test_prompts_go_before_the_text_by_role(tmp_path: Path) -> None:
         (None, None, "NoneType where a list"),
         (5, None, "int where a list"),
         (np.zeros((2, 2)), None, "ndarray where a list"),
+        ({"cat": "a text"}, None, "dict where a list"),
         (["a", None], 1, "None"),
         (["a", float("nan")], 1, "nan"),
         ([np.float64("nan")], 0, "nan"),
@@ -193,16 +205,8 @@ def test_bad_input_is_named_with_its_index(
 
 
 def test_a_vector_that_is_not_finite_is_an_error_and_names_the_text(tmp_path: Path) -> None:
-    from safetensors.numpy import load_file, save_file
-
     folder = write_tiny_model(tmp_path / "model")
-    weights = load_file(folder / "model.safetensors")
-    words = weights["embeddings.word_embeddings.weight"]
-    engine = onnx_embeddings.load(folder)
-    (bad,) = engine._opened().encoder.encode(["moon"]).ids
-    engine.close()
-    words[bad[1]] = np.nan
-    save_file(weights, folder / "model.safetensors")
+    spoil_word(folder, "moon")
     with onnx_embeddings.load(folder) as engine:
         with pytest.raises(InferenceError, match="index 2 is not finite") as caught:
             engine.embed_documents(["a", "cat", "the moon", "sea"])
@@ -274,3 +278,40 @@ def test_load_takes_a_request_a_path_or_a_text(tiny_folder: Path) -> None:
 def test_load_takes_a_request_or_its_parts_and_not_both(tiny_folder: Path) -> None:
     with pytest.raises(SettingError, match="dim"):
         onnx_embeddings.load(ModelRequest(model=str(tiny_folder)), dim=7)
+
+
+def test_a_vector_that_is_not_finite_is_an_error_in_every_window(tmp_path: Path) -> None:
+    folder = write_tiny_model(tmp_path / "model")
+    spoil_word(folder, "moon")
+    with onnx_embeddings.load(folder) as engine:
+        for place in (0, 1023, 1024, 2999):
+            texts = [f"cat {i}" for i in range(3000)]
+            texts[place] = "the moon"
+            with pytest.raises(InferenceError, match=f"index {place} is not finite"):
+                engine.embed_documents(texts)
+
+
+def test_a_request_for_a_relative_folder_means_the_same_one_for_good(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tiny_folder.parent)
+    engine = Engine(ModelRequest(model=f"./{tiny_folder.name}"))
+    payload = pickle.dumps(engine)
+    monkeypatch.chdir(tmp_path)
+    for one in (engine, pickle.loads(payload)):
+        assert one.path == tiny_folder
+        one.close()
+
+
+def test_an_engine_is_made_of_a_request_and_a_configuration() -> None:
+    with pytest.raises(SettingError, match="must be a ModelRequest"):
+        Engine("./model")  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="must be an EngineConfig"):
+        onnx_embeddings.load(config={"lanes": 1})  # type: ignore[arg-type]
+
+
+def test_whole_numbers_of_numpy_will_do(tiny_folder: Path) -> None:
+    config = EngineConfig(lanes=np.int64(1), batch_tokens=np.int32(64))  # type: ignore[arg-type]
+    with onnx_embeddings.load(tiny_folder, dim=np.int64(5), config=config) as engine:  # type: ignore[arg-type]
+        assert engine.embed_documents(["a"]).shape == (1, 5)
+        assert type(engine.request.dim) is int

@@ -30,6 +30,7 @@ from onnx_embeddings.errors import (
     StoreError,
     VerificationError,
 )
+from onnx_embeddings.sources import huggingface
 from onnx_embeddings.spec import ModelRequest
 
 if TYPE_CHECKING:
@@ -217,7 +218,10 @@ def test_a_known_model_that_the_hub_refuses_comes_from_a_mirror(
     assert f"answers {status}" in caplog.text
 
 
-def test_a_silent_hub_is_given_up_soon(hub: HubServer, config: EngineConfig) -> None:
+def test_a_silent_hub_is_given_up_soon(
+    hub: HubServer, config: EngineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface, "LONG_PROBE_S", 2.0)  # where no mirror can serve
     hub.silent = True
     start = time.perf_counter()
     with pytest.raises(DownloadError, match=r"imed? ?out|no answer within 2 s"):
@@ -229,6 +233,7 @@ def test_a_silent_hub_is_given_up_soon(hub: HubServer, config: EngineConfig) -> 
 def test_a_hub_that_accepts_nothing_is_given_up_soon(
     config: EngineConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(huggingface, "LONG_PROBE_S", 2.0)
     with socket.create_server(("127.0.0.1", 0), backlog=1) as listener:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{listener.getsockname()[1]}")
         start = time.perf_counter()

@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
-from padded_export import COUNT, IDS, MASK, POOLED, TOKENS, TYPES, export, ready_folder, write
+from onnx import TensorProto, helper, numpy_helper
+from padded_export import (
+    COUNT,
+    IDS,
+    MASK,
+    PLACES,
+    POOLED,
+    TOKENS,
+    TYPES,
+    export,
+    ready_folder,
+    write,
+)
 from reference_bert import ReferenceBert
 
 import onnx_embeddings
@@ -89,6 +100,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mask of floats": {"input_types": {MASK: TensorProto.FLOAT}},
     "odd outputs": {"outputs": (COUNT, POOLED, TOKENS), "names": {TOKENS: "1234", COUNT: "x"}},
     "pooled beside": {"outputs": (TOKENS, POOLED)},
+    "whole numbers of three axes first": {"outputs": (PLACES, TOKENS), "names": {TOKENS: "y"}},
     "width left open": {"width": "H"},
 }
 
@@ -170,6 +182,35 @@ def test_without_a_mask_texts_run_alone(folder: Path) -> None:
         engine.embed_documents(TEXTS)
         assert engine.stats().batches == len(TEXTS)
         assert engine.stats().padded_tokens == engine.stats().tokens
+
+
+def test_empty_places_hold_the_models_padding_token(folder: Path, tmp_path: Path) -> None:
+    # A graph that shows its ids: each token's vector is the sum of all ids in its row.
+    model = export(folder)
+    del model.graph.node[:]
+    axes = numpy_helper.from_array(np.array([1], np.int64), "axes")
+    last = numpy_helper.from_array(np.array([2], np.int64), "last")
+    shape = numpy_helper.from_array(np.array([1, 1, 32], np.int64), "shape")
+    model.graph.initializer.extend([axes, last, shape])
+    model.graph.node.extend(
+        [
+            helper.make_node("ReduceSum", [IDS, "axes"], ["sums"], keepdims=1),
+            helper.make_node("Add", [IDS, MASK], ["a"]),
+            helper.make_node("Mul", [TYPES, "a"], ["zeros"]),
+            helper.make_node("Add", ["zeros", "sums"], ["all"]),
+            helper.make_node("Cast", ["all"], ["floats"], to=TensorProto.FLOAT),
+            helper.make_node("Unsqueeze", ["floats", "last"], ["column"]),
+            helper.make_node("Expand", ["column", "shape"], [TOKENS]),
+        ]
+    )
+    put(folder, model)
+    edit(folder / "config.json", pad_token_id=100)
+    (folder / "modules.json").unlink()
+    with onnx_embeddings.load(folder, config=EngineConfig(home=tmp_path / "home")) as engine:
+        short, long = engine.embed_documents(["a", "a a a"])[:, 0]
+        (single,) = engine.embed_documents(["a"])[:, 0]
+    assert short == single + 2 * 100
+    assert long == single + 2 * 5
 
 
 def test_the_padding_token_is_the_models(folder: Path) -> None:

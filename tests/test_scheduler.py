@@ -188,3 +188,57 @@ def test_twenty_callers_at_once_all_get_their_own() -> None:
     for thread in threads:
         thread.join(SECONDS)
     assert results == {i: list(range(i * 100, i * 100 + 50)) for i in range(20)}
+
+
+def test_an_error_is_raised_also_if_it_came_before_the_last_items() -> None:
+    scheduler = Scheduler()
+
+    def work(item: str) -> None:
+        raise ValueError(item)
+
+    call: Call[str] = scheduler.call(work, LaneLimit(1))
+    call.put(["first window"])
+    other: Call[str] = scheduler.call(lambda _: None, LaneLimit(1))
+    other.put(["after it"])
+    drain(other)
+    call.put(["second window"])
+    with pytest.raises(ValueError, match="first window"):
+        call.progress()
+
+
+def test_the_callers_of_one_engine_share_its_lanes() -> None:
+    gate = Gate()
+    scheduler = Scheduler()
+    wide: Call[object] = scheduler.call(lambda _: None, LaneLimit(4))
+    wide.put([0])
+    drain(wide)  # the process has four lanes now
+    engine = LaneLimit(1)
+    calls: list[Call[object]] = [scheduler.call(gate, engine) for _ in range(4)]
+    for number, call in enumerate(calls):
+        call.put([number, number])
+    gate.entered.get(timeout=SECONDS)
+    gate.open.set()
+    for call in calls:
+        drain(call)
+    assert gate.most == 1
+
+
+def test_with_fewer_threads_than_lanes_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, allowed = threading.Thread.start, 1
+
+    def start_some(thread: threading.Thread) -> None:
+        nonlocal allowed
+        if not allowed:
+            raise RuntimeError("can't start new thread")
+        allowed -= 1
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_some)
+    scheduler = Scheduler()
+    call: Call[int] = scheduler.call(lambda _: None, LaneLimit(3))
+    call.put([1, 2, 3])
+    assert sorted(drain(call)) == [1, 2, 3]
+    none: Call[int] = Scheduler().call(lambda _: None, LaneLimit(1))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            none.put([1])

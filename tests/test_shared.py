@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import onnx_embeddings
-from onnx_embeddings import EngineConfig
+from onnx_embeddings import EngineConfig, shared
 from onnx_embeddings.errors import ModelFormatError
 from onnx_embeddings.shared import loaded_models
 from onnx_embeddings.testing import write_tiny_model
@@ -162,3 +163,33 @@ def test_the_folder_may_vanish_while_the_engine_runs(tmp_path: Path) -> None:
         expected = engine.embed_documents(["a cat"])
         shutil.rmtree(folder)
         np.testing.assert_array_equal(engine.embed_documents(["a cat"]), expected)
+
+
+def test_close_frees_the_model_while_the_engine_lives(tmp_path: Path) -> None:
+    engine = onnx_embeddings.load(write_tiny_model(tmp_path / "model", seed=7412))
+    sessions = weakref.ref(engine._opened().sessions)
+    encoder = weakref.ref(engine._opened().encoder)
+    engine.close()
+    gc.collect()
+    assert (sessions(), encoder()) == (None, None)
+
+
+def test_engines_with_one_limit_share_one_tokenizer(tiny_folder: Path) -> None:
+    with (
+        onnx_embeddings.load(tiny_folder) as one,
+        onnx_embeddings.load(tiny_folder, dim=3) as same,
+        onnx_embeddings.load(tiny_folder, max_tokens=8) as other,
+    ):
+        assert one._opened().encoder is same._opened().encoder
+        assert one._opened().encoder is not other._opened().encoder
+
+
+def test_the_garbage_collector_may_drop_an_engine_anywhere(tmp_path: Path) -> None:
+    before = loaded_models()
+    engine: Any = onnx_embeddings.load(write_tiny_model(tmp_path / "model", seed=7413))
+    engine.itself = engine
+    with shared._registry._lock:
+        del engine
+        gc.collect()
+    shared._registry.release_pending()
+    assert loaded_models() == before

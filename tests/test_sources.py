@@ -155,25 +155,25 @@ def test_vocab_txt_where_there_is_no_tokenizer_json() -> None:
     assert "tokenizer.json" in chosen(without("tokenizer.json"))
 
 
-def test_a_transformer_in_a_folder_and_a_dense_layer() -> None:
+def test_a_transformer_in_a_folder() -> None:
     modules = [
-        {"path": "0_Transformer", "type": "sentence_transformers.models.Transformer"},
+        {"path": "./0_Transformer/", "type": "sentence_transformers.models.Transformer"},
         {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
-        {"path": "2_Dense", "type": "sentence_transformers.models.Dense"},
     ]
     files = {
         "modules.json": json.dumps(modules).encode(),
         "0_Transformer/config.json": b'{"model_type": "bert"}',
         "0_Transformer/model.safetensors": b"1",
         "0_Transformer/sentence_bert_config.json": b"{}",
-        "2_Dense/model.safetensors": b"1",
-        "2_Dense/pytorch_model.bin": b"1",
         "tokenizer.json": b"{}",
     }
-    assert chosen(files) == set(files) - {"2_Dense/pytorch_model.bin"} | {
-        "1_Pooling/config.json",
-        "2_Dense/config.json",
-    }
+    assert chosen(files | {"pytorch_model.bin": b"1"}) == {*files, "1_Pooling/config.json"}
+
+
+def test_a_module_that_is_not_supported_is_known_before_the_download() -> None:
+    modules = [{"path": "2_Dense", "type": "sentence_transformers.models.Dense"}]
+    with pytest.raises(ModelFormatError, match="Dense"):
+        chosen({"modules.json": json.dumps(modules).encode(), "2_Dense/model.safetensors": b"1"})
 
 
 @pytest.mark.parametrize("path", ["../outside", "/etc", "a/../../b", "C:/x"])

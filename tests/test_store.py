@@ -206,17 +206,32 @@ def test_sha256_notices_a_change(store: Store, tmp_path: Path) -> None:
     assert store.sha256(file) == hashlib.sha256(b"conTENT").hexdigest()
 
 
-def test_sha256_reads_an_unchanged_file_once(store: Store, tmp_path: Path) -> None:
+def test_an_unchanged_file_is_read_once(store: Store, tmp_path: Path) -> None:
+    read: list[Path] = []
+
+    def compute(file: Path) -> str:
+        read.append(file)
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+
+    file, link = tmp_path / "file", tmp_path / "link"
+    file.write_bytes(b"content")
+    link.symlink_to(file)
+    first = store.digest(file, "kind", compute)
+    assert [store.digest(path, "kind", compute) for path in (file, link)] == [first, first]
+    assert read == [file]
+    store.digest(file, "another kind", compute)
+    assert read == [file, file]
+
+
+def test_a_file_with_other_content_and_its_old_times_is_read_again(
+    store: Store, tmp_path: Path
+) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"content")
-    first = store.sha256(file)
-    times = file.stat().st_mtime_ns
+    first, times = store.sha256(file), file.stat().st_mtime_ns
     file.write_bytes(b"CONTENT")
     os.utime(file, ns=(times, times))
-    assert store.sha256(file) == first  # what it goes by is documented: size, time and inode
-    link = tmp_path / "link"
-    link.symlink_to(file)
-    assert store.sha256(link) == first
+    assert store.sha256(file) != first
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from onnx_embeddings.errors import ModelFormatError, SettingError
 from onnx_embeddings.folder.tokenizer import BertOptions, TokenizerFiles
@@ -142,7 +142,7 @@ def test_ids_and_counts_are_those_of_an_untruncated_tokenizer(
         assert alone.counts.tolist() == [len(encoding)]
 
 
-LONG = 2**15  # longer texts are read in pieces
+LONG = 2**15  # longer texts are counted in pieces
 SEAMS = [
     "the cat sits",
     "b [MASK] c",
@@ -195,17 +195,51 @@ def test_the_place_where_a_long_text_is_divided_does_not_show(
             assert (tokens.counts[0] > 16) == (len(expected) > 16)
 
 
+MIXED = ["a", "cat ", "  ", "\u4e2d", "\u6587", "zqx", " zqx\u4e2d", " \u0301", "\u4e2d\u0301"]
+MIXED += ["\u3000", "\n", ".", "[MASK] ", "[SEP]", "\uf900", "\u3400", "\ufb03", "x" * 7]
+
+
+@pytest.mark.parametrize(
+    "added",
+    [[], [AddedToken("zqx", single_word=True, special=True)], [AddedToken("zq\u4e2d")]],
+    ids=["none", "whole word", "ideograph"],
+)
+def test_long_texts_of_all_sorts_are_cut_and_counted_as_if_read_whole(
+    file: Path, tmp_path: Path, added: list[AddedToken]
+) -> None:
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer.add_tokens(added)
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(str(path))
+    whole = untruncated(path)
+    choice = random.Random(0)  # noqa: S311  no secrets here
+    for limit in (3, 64):
+        encoder = Encoder(TokenizerFiles(path=path), max_tokens=limit)
+        texts = ["".join(choice.choices(MIXED, k=choice.randrange(1500))) for _ in range(6)]
+        texts.append(" zqx\u4e2d" * 8000)
+        encodings = whole.encode_batch(texts)
+        tokens = encoder.encode(texts)
+        for ids, encoding in zip(tokens.ids, encodings, strict=True):
+            inner = encoding.ids[1:-1][: limit - 2]
+            assert ids.tolist() == [CLS, *inner, SEP]
+        counts = [len(encoding) for encoding in encodings]
+        assert encoder.count(texts).tolist() == counts
+        assert (tokens.counts > limit).tolist() == [count > limit for count in counts]
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_a_very_long_text_is_cut_and_counted_as_any_other(file: Path, side: Any) -> None:
     encoder = Encoder(TokenizerFiles(path=file, truncation_side=side), max_tokens=8)
     for text in (
-        "cat " * 20_000,
+        "cat " * 10_000 + "moon sea sun dog bird red",
+        "cat " * 6 + " " * 60_000 + "dog",
+        "cat " * 5 + " " * 60_000 + "dog",
         " " * 200_000 + "cat " * 20,
         "x" * 200_000,
         "cat" + " " * 200_000 + "dog",
-        "\u4e2d" * 10_000,
+        "\u4e2d" * 5_000,
         "\n" * 100_000,
-        ("cat " * 9_000 + "\n") * 2,
+        ("cat " * 5_000 + "\n") * 2,
     ):
         expected = untruncated(file).encode(text).ids
         tokens = encoder.encode(["a", text, "b"])
@@ -214,6 +248,21 @@ def test_a_very_long_text_is_cut_and_counted_as_any_other(file: Path, side: Any)
         assert [tokens.lengths[0], tokens.lengths[2]] == [3, 3]
         assert encoder.count(["a", text, "b"]).tolist() == [3, len(expected), 3]
         assert (tokens.counts[1] > 8) == (len(expected) > 8)
+
+
+def test_a_long_text_is_read_whole_where_spaces_do_not_end_a_word(tmp_path: Path) -> None:
+    words = models.WordLevel({"x y": 0, "?": 1}, unk_token="?")  # noqa: S106  no password
+    spaces_inside = Tokenizer(words)
+    spaces_inside.pre_tokenizer = pre_tokenizers.Split("|", "removed")
+    spaces_vanish = Tokenizer(models.WordPiece({"a": 0, "##a": 1, "?": 2}, unk_token="?"))  # noqa: S106
+    spaces_vanish.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    spaces_vanish.normalizer = normalizers.Replace(" ", "")
+    for tokenizer, text in ((spaces_inside, "x y|" * 20_000), (spaces_vanish, "a " * 20_000)):
+        tokenizer.save(str(tmp_path / "tokenizer.json"))
+        expected = tokenizer.encode(text).ids
+        encoder = Encoder(TokenizerFiles(path=tmp_path / "tokenizer.json"), max_tokens=8)
+        assert encoder.encode([text]).ids[0].tolist() == expected[:8]
+        assert encoder.count([text]).tolist() == [len(expected)]
 
 
 @pytest.mark.parametrize("limit", [-1, 0, 1, 2])

@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +16,6 @@ from onnx_embeddings.testing import write_tiny_model
 from onnx_embeddings.vectors import finish, unit
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy.typing as npt
 
 
@@ -82,6 +85,42 @@ def test_the_pooled_vectors_are_not_changed(*, normalize: bool) -> None:
     finish(vectors, dim=8, normalize=normalize)
     finish(vectors, dim=3, normalize=normalize)
     np.testing.assert_array_equal(vectors, before)
+
+
+WITHOUT_TOKENS = """
+import sys
+import numpy as np
+import onnx_embeddings
+
+config = onnx_embeddings.EngineConfig(lanes=2, batch_tokens=8)
+with onnx_embeddings.load(sys.argv[1], config=config) as engine:
+    many = ["cat", "dog sits", "the moon", "a red sea"] * 5
+    expected = engine.embed_documents(many)
+    for _ in range(5):
+        assert not engine.embed_documents(["", " "]).any()
+        assert not engine.embed_documents([""]).any()
+    mixed = engine.embed_documents(["", *many, " "])
+    assert not mixed[[0, -1]].any()
+    assert np.array_equal(mixed[1:-1], expected)
+"""
+
+
+def test_texts_without_a_single_token_get_zeros_and_harm_no_later_call(tmp_path: Path) -> None:
+    folder = write_tiny_model(tmp_path / "model")
+    file = folder / "tokenizer.json"
+    values = json.loads(file.read_text("utf-8")) | {"post_processor": None}
+    file.write_text(json.dumps(values), encoding="utf-8")
+    # In a process of its own: what a broken lane leaves behind is a program that waits for ever.
+    source = str(Path(onnx_embeddings.__file__).parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TOKENS, str(folder)],
+        env=os.environ | {"PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38])

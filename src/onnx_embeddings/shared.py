@@ -132,6 +132,10 @@ class _Registry:
         is counted by whoever comes next.
         """
         self._given_back.append(key)
+        self.release_pending()
+
+    def release_pending(self) -> None:
+        """Count those who gave back while somebody had the lock."""
         freed = []
         while self._given_back and self._lock.acquire(blocking=False):
             try:

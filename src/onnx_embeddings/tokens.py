@@ -152,11 +152,14 @@ def _seam(tokenizer: Tokenizer) -> re.Pattern[str] | None:
         return None
     if not isinstance(normalizer, normalizers.BertNormalizer | None):
         return None
-    added = "".join(token.content for token in tokenizer.get_added_tokens_decoder().values())
+    tokens = tokenizer.get_added_tokens_decoder().values()
+    added = "".join(token.content for token in tokens)
     # A normaliser makes a plain space of any other.
     if any(character.isspace() for character in added):
         return None
     splits_ideographs = normalizer is not None and normalizer.handle_chinese_chars
+    # A token that is only taken as a whole word looks at the character behind it.
+    splits_ideographs &= not any(token.single_word for token in tokens)
     return _SPACE_OR_IDEOGRAPH if splits_ideographs and not _IDEOGRAPH.search(added) else _SPACE
 
 

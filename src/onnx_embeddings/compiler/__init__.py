@@ -64,8 +64,8 @@ def _compiled(folder: ModelFolder, store: Store) -> Graph:
             graph = GraphWriter(data, _WEIGHTS_FILE)
             bert.write(config, tensors, graph)
             graph.save(target / _GRAPH_FILE, OUTPUT, "float32", ["T", config.hidden_size])
-        size = (target / _WEIGHTS_FILE).stat().st_size
-        _write_note(target, {"layout": "packed", "scheme": _FP32_SCHEME, "weights_size": size})
+        sizes = {name: (target / name).stat().st_size for name in (_GRAPH_FILE, _WEIGHTS_FILE)}
+        _write_note(target, {"layout": "packed", "scheme": _FP32_SCHEME, "sizes": sizes})
 
     key = digest([GRAPH_FORMAT, weights, _FP32_SCHEME])[:16]
     place = _whole(store, f"{folder.name}-fp32-{key}", write)
@@ -134,11 +134,11 @@ def _whole(store: Store, name: str, write: Callable[[Path], None]) -> Path:
 
 
 def _is_whole(place: Path) -> bool:
-    """Whether a compiled folder has all of its weights; the runtime checks the rest."""
+    """Whether a compiled folder has all of its files, by their sizes."""
     try:
-        note = json.loads((place / _NOTE_FILE).read_bytes())
-        found = (place / _WEIGHTS_FILE).stat().st_size == note["weights_size"]
-        return found and (place / _GRAPH_FILE).is_file()
+        sizes = json.loads((place / _NOTE_FILE).read_bytes())["sizes"]
+        names = (_GRAPH_FILE, _WEIGHTS_FILE)
+        return all((place / name).stat().st_size == sizes[name] for name in names)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 

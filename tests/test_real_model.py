@@ -68,8 +68,11 @@ def test_the_spec_is_what_the_model_card_says(minilm: Engine) -> None:
 
 
 def test_digests_are_those_that_users_have_stored(minilm: Engine) -> None:
-    assert minilm.spec.space == "SPACE"
-    assert minilm.spec.fingerprint == "FINGERPRINT"
+    assert minilm.spec.space == "fa70cb4787095e3a3b0eee8becbc6e6f83407b00ccb722a16bcbbb75b15024ef"
+    assert (
+        minilm.spec.fingerprint
+        == "1c4afdaf6a0245d2ef7c6bd1528e40974dd11ba6b68cc63d57e1232b50189c68"
+    )
 
 
 @pytest.mark.parametrize("budget", [1, 512, 4096])

@@ -242,3 +242,13 @@ def test_with_fewer_threads_than_lanes_it_goes_on(monkeypatch: pytest.MonkeyPatc
     for _ in range(2):
         with pytest.raises(RuntimeError, match="can't start new thread"):
             none.put([1])
+
+
+def test_no_items_are_no_work_and_harm_nobody() -> None:
+    scheduler = Scheduler()
+    none: Call[int] = scheduler.call(lambda _: None, LaneLimit(2))
+    none.put([])
+    assert none.progress() == ([], 0)
+    call: Call[int] = scheduler.call(lambda _: None, LaneLimit(2))
+    call.put([1])
+    assert drain(call) == [1]

@@ -127,7 +127,7 @@ class Scheduler:
 
     def _queue(self, call: Call[Item], items: Sequence[Item]) -> None:
         self._start_lanes(call.limit.lanes)
-        if call.error is None:
+        if items and call.error is None:
             if not call.items:
                 self._calls.append(call)
             call.items.extend(items)

@@ -125,12 +125,13 @@ def _whole(store: Store, name: str, write: Callable[[Path], None]) -> Path:
     for number in count(2):
         if not place.is_dir():
             logger.info("compiling %s", place)
-        store.publish(place, write)
+            return store.publish(place, write)
         if _is_whole(place):
-            break
-        logger.warning("%s is damaged: the model is compiled again", place)
-        place = store.compiled / f"{name}-{number}"
-    return place
+            return place
+        damaged, place = place, store.compiled / f"{name}-{number}"
+        if not place.is_dir():
+            logger.warning("%s is damaged: the model is compiled again", damaged)
+    raise AssertionError("count() ends")
 
 
 def _is_whole(place: Path) -> bool:

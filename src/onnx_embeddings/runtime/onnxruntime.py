@@ -48,7 +48,7 @@ _SPIN_OPTION_SINCE = (1, 26)
 _VERSION = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
 _CAN_BOUND_SPINNING = _VERSION >= _SPIN_OPTION_SINCE
 
-_ERRORS_ONLY = 3
+_FATAL_ONLY = 4  # errors are raised, and what is raised need not be printed too
 _SPIN_MICROSECONDS = 200  # long enough to catch the next operator, too short to be seen when idle
 _DTYPES: dict[str, np.dtype[Any]] = {
     "tensor(int64)": np.dtype(np.int64),
@@ -77,7 +77,7 @@ class Session:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
-        options.log_severity_level = _ERRORS_ONLY
+        options.log_severity_level = _FATAL_ONLY
         # Plans of memory are kept for every shape ever seen, and here no shape comes twice.
         options.enable_mem_pattern = False
         if threads == 1 or not _CAN_BOUND_SPINNING:

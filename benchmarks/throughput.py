@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 DUEL = (OURS, FASTEMBED)
 BLOCK = 20
+SPIN_S = (
+    1.0  # the runtime's threads spin up to a third of a second for more work, disturbing others
+)
 LEAST_COSINE = 0.999
 BUSY = 0.5
 
@@ -134,12 +138,14 @@ def prepare(lab: Lab, count: int) -> dict[str, list[str]]:
 
 
 def run_bulk(lab: Lab, texts: list[str], rounds: int) -> dict[str, list[dict[str, Any]]]:
-    """Everybody embeds all texts once a round, in an order that is reversed every other round."""
+    """Everybody embeds all texts once a round; each round begins with another contestant."""
     where = lab.places.work / "texts.json"
     where.write_text(json.dumps(texts), encoding="utf-8")
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in CONTESTANTS}
-    for turn, names in enumerate(_alternating(CONTESTANTS, rounds), start=1):
-        for name in names:
+    for turn in range(1, rounds + 1):
+        everybody = deque(CONTESTANTS)
+        everybody.rotate(1 - turn)
+        for name in everybody:
             out = _vectors_of(lab, name)
             result = lab.ask("bulk", contestant=name, texts=where, out=out)
             results[name].append(result)
@@ -182,12 +188,13 @@ def run_queries(lab: Lab, queries: list[str], count: int) -> dict[str, dict[str,
         _listen(process)  # loaded
         _put(process, warm_up)
         _listen(process)
+        time.sleep(SPIN_S)
     blocks = [measured[start : start + BLOCK] for start in range(0, len(measured), BLOCK)]
     for block, names in zip(blocks, _alternating(DUEL, len(blocks)), strict=True):
         for name in names:
             _put(processes[name], block)
             times[name] += _listen(processes[name])["milliseconds"]
-            time.sleep(0.1)  # threads that still spin for more work must not disturb the other
+            time.sleep(SPIN_S)
     for process in processes.values():
         process.communicate()
     return {

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 _CALLS_BEFORE_TRIALS = 2  # a program that embeds one or two texts never pays for a second session
 _TRIALS = 5
-_CALLS_BETWEEN_TRIALS = 2000  # what else runs on the machine may have misled the last ones
+_CALLS_BETWEEN_TRIALS = 500  # what else runs on the machine may have misled the last ones
 
 
 class Sessions:
@@ -27,7 +27,7 @@ class Sessions:
 
     Which is faster depends on the processor, on the model and on the length of the text, so it is
     measured: of the first lone batches of each size some run on one thread and some on all, and
-    the faster way is taken for the next thousands. Both give the same bits.
+    the faster way is taken for the next hundreds. Both give the same bits.
     """
 
     def __init__(self, graph: Graph) -> None:

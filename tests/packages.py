@@ -48,4 +48,5 @@ def check(project: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit("\n".join(fault for folder in sys.argv[1:] for fault in check(Path(folder))))
+    found = [fault for folder in sys.argv[1:] for fault in check(Path(folder))]
+    sys.exit("\n".join(found) or None)

@@ -186,6 +186,7 @@ def run_queries(lab: Lab, queries: list[str], count: int) -> dict[str, dict[str,
     times: dict[str, list[float]] = {name: [] for name in DUEL}
     for process in processes.values():
         _listen(process)  # loaded
+    for process in processes.values():
         _put(process, warm_up)
         _listen(process)
         time.sleep(SPIN_S)

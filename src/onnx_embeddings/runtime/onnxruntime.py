@@ -49,7 +49,7 @@ _VERSION = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
 _CAN_BOUND_SPINNING = _VERSION >= _SPIN_OPTION_SINCE
 
 _FATAL_ONLY = 4  # errors are raised, and what is raised need not be printed too
-_SPIN_MICROSECONDS = 200  # long enough to catch the next operator, too short to be seen when idle
+_SPIN_MICROSECONDS = 1000  # long enough to catch the next lone text, too short to be seen idle
 _DTYPES: dict[str, np.dtype[Any]] = {
     "tensor(int64)": np.dtype(np.int64),
     "tensor(int32)": np.dtype(np.int32),

@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from statistics import median
 from typing import TYPE_CHECKING
 
 from onnx_embeddings.errors import ModelFormatError
@@ -19,7 +18,8 @@ logger = logging.getLogger(__name__)
 
 _CALLS_BEFORE_TRIALS = 2  # a program that embeds one or two texts never pays for a second session
 _TRIALS = 5
-_CALLS_BETWEEN_TRIALS = 500  # what else runs on the machine may have misled the last ones
+_CALLS_TO_NEXT_TRIALS = 50  # then twice as many each time: what else ran may have misled them
+_MOST_CALLS_TO_NEXT_TRIALS = 1600
 
 
 class Sessions:
@@ -27,7 +27,7 @@ class Sessions:
 
     Which is faster depends on the processor, on the model and on the length of the text, so it is
     measured: of the first lone batches of each size some run on one thread and some on all, and
-    the faster way is taken for the next hundreds. Both give the same bits.
+    the faster way is taken for a while. Both give the same bits.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -80,6 +80,7 @@ class _Alone:
         self._seconds: dict[int, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
         self._faster: dict[int, Session] = {}
         self._calls_left: dict[int, int] = {}
+        self._hold: dict[int, int] = defaultdict(lambda: _CALLS_TO_NEXT_TRIALS)
 
     def run(self, batch: Batch) -> TokenVectors:
         size = (len(batch.ids) - 1).bit_length()
@@ -116,5 +117,7 @@ class _Alone:
             lane, wide = self._seconds[size]
             (lane if session is self._lane else wide).append(seconds)
             if min(len(lane), len(wide)) >= _TRIALS and self._wide is not None:
-                self._faster[size] = self._wide if median(wide) < median(lane) else self._lane
-                self._calls_left[size] = _CALLS_BETWEEN_TRIALS
+                # The best times: what else ran meanwhile, and cold starts, only add to them.
+                self._faster[size] = self._wide if min(wide) < min(lane) else self._lane
+                self._calls_left[size] = self._hold[size]
+                self._hold[size] = min(2 * self._hold[size], _MOST_CALLS_TO_NEXT_TRIALS)

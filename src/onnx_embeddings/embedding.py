@@ -80,7 +80,8 @@ class Embedding:
         too_long = tokens.counts > self.spec.max_tokens
         if self.spec.long_text == "error" and too_long.any():
             row = int(np.argmax(too_long))
-            (count,) = self.encoder.count([texts[first + row]])
+            with self.scheduler.busy():
+                (count,) = self.encoder.count([texts[first + row]])
             raise InputError(
                 f"{count} tokens, and this model takes {self.spec.max_tokens}",
                 index=first + row,

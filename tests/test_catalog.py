@@ -6,7 +6,7 @@ import re
 import pytest
 
 from onnx_embeddings import catalog
-from onnx_embeddings.spec import DEFAULT_MODEL
+from onnx_embeddings.request import DEFAULT_MODEL
 
 
 def test_the_default_model_is_known_by_name_and_alias() -> None:

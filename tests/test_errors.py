@@ -12,6 +12,7 @@ import pytest
 import onnx_embeddings
 from onnx_embeddings import Engine, EngineConfig, ModelRequest, errors
 from onnx_embeddings.errors import (
+    CacheError,
     ClosedError,
     DownloadError,
     InferenceError,
@@ -21,6 +22,7 @@ from onnx_embeddings.errors import (
     ModelNotFoundError,
     OnnxEmbeddingsError,
     SettingError,
+    SpecMismatchError,
     StoreError,
     VerificationError,
 )
@@ -74,6 +76,46 @@ ERRORS: list[tuple[OnnxEmbeddingsError, dict[str, Any], str]] = [
         "dim=-1: must be positive",
     ),
     (
+        SpecMismatchError(
+            "collection 'notes'",
+            stored="org/one",
+            given="org/other",
+            differences={"weights": ("a" * 64, "b" * 64), "dim": (384, 768)},
+        ),
+        {"where": "collection 'notes'", "stored": "org/one", "given": "org/other"},
+        (
+            "collection 'notes' holds vectors of another vector space: "
+            "made by org/one, and now org/other is given\n"
+            f"  - weights: stored '{'a' * 37}…', given '{'b' * 37}…'\n"
+            "  - dim: stored 384, given 768\n"
+            "Hint: use the model and settings that made them, or fill a new place"
+        ),
+    ),
+    (
+        SpecMismatchError(
+            "index",
+            stored="org/one",
+            given="org/one",
+            differences={"scheme": ("fp32/1", "int8/1")},
+            same_space=True,
+        ),
+        {"differences": {"scheme": ("fp32/1", "int8/1")}, "same_space": True},
+        (
+            "index holds vectors made another way: made by org/one, and now org/one is given\n"
+            "  - scheme: stored 'fp32/1', given 'int8/1'\n"
+            "Hint: use the model and settings that made them, or fill a new place, "
+            "or accept='same-space' to mix them on purpose"
+        ),
+    ),
+    (
+        CacheError("folder", "may not be written"),
+        {"folder": "folder", "reason": "may not be written"},
+        (
+            "cache folder: may not be written\n"
+            "Hint: name a folder that is writable and has space, or cache=None for no cache"
+        ),
+    ),
+    (
         InputError("is no text", index=3, hint="drop it"),
         {"reason": "is no text", "index": 3, "hint": "drop it"},
         "text at index 3: is no text\nHint: drop it",
@@ -97,6 +139,8 @@ SECOND_BASES: dict[type[OnnxEmbeddingsError], type[Exception]] = {
     VerificationError: ValueError,
     StoreError: OSError,
     SettingError: ValueError,
+    SpecMismatchError: ValueError,
+    CacheError: RuntimeError,
     InputError: ValueError,
     InferenceError: RuntimeError,
     ClosedError: RuntimeError,

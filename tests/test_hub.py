@@ -30,8 +30,8 @@ from onnx_embeddings.errors import (
     StoreError,
     VerificationError,
 )
+from onnx_embeddings.request import ModelRequest
 from onnx_embeddings.sources import huggingface
-from onnx_embeddings.spec import ModelRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,8 +15,8 @@ from source_models import FILES, NAME, REVISION, TEXTS, catalog_of, content_of, 
 from onnx_embeddings import sources
 from onnx_embeddings.catalog import Archive
 from onnx_embeddings.errors import DownloadError
+from onnx_embeddings.request import ModelRequest
 from onnx_embeddings.sources import package_index
-from onnx_embeddings.spec import ModelRequest
 
 if TYPE_CHECKING:
     from onnx_embeddings.catalog import Mirror

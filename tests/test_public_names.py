@@ -71,9 +71,11 @@ def test_the_public_names_are_those_that_were_promised() -> None:
         "OnnxEmbeddingsError",
         "Pooling",
         "Precision",
+        "Similarity",
         "__version__",
         "errors",
         "load",
+        "load_shared",
     }
 
 

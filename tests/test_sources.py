@@ -23,9 +23,9 @@ from source_models import (
 
 from onnx_embeddings import sources
 from onnx_embeddings.errors import ModelFormatError, ModelNotFoundError
+from onnx_embeddings.request import ModelRequest
 from onnx_embeddings.sources import hub_cache
 from onnx_embeddings.sources.files import needed
-from onnx_embeddings.spec import ModelRequest
 
 if TYPE_CHECKING:
     from onnx_embeddings.config import EngineConfig
@@ -315,7 +315,7 @@ def test_what_is_on_disk_is_found_without_the_hubs_library(config: EngineConfig)
         "import sys\n"
         "from onnx_embeddings import sources\n"
         "from onnx_embeddings.config import EngineConfig\n"
-        "from onnx_embeddings.spec import ModelRequest\n"
+        "from onnx_embeddings.request import ModelRequest\n"
         "config = EngineConfig(lanes=1, offline=True).resolved()\n"
         f"sources.find(ModelRequest(model={NAME!r}), config)\n"
         "heavy = {'huggingface_hub', 'numpy', 'onnx', 'tqdm', 'subprocess'} & set(sys.modules)\n"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import onnx_embeddings
-from onnx_embeddings import DEFAULT_MODEL, ModelRequest, ModelSpec, Pooling, Precision
+from onnx_embeddings import DEFAULT_MODEL, ModelRequest, ModelSpec, Pooling, Precision, Similarity
 from onnx_embeddings.errors import ModelNotFoundError, SettingError
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ OTHER: dict[str, Any] = {
     "long_text": "error",
     "query_prompt": "query:",
     "document_prompt": " ",
+    "similarity": Similarity.DOT,
 }
 
 
@@ -295,8 +296,11 @@ def test_every_other_value_is_another_value() -> None:
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(ModelSpec)])
 def test_every_field_that_changes_a_vector_changes_the_fingerprint(name: str) -> None:
     other = dataclasses.replace(SPEC, **{name: OTHER[name]})
-    # A model's name says nothing, and what a precision means is said by its scheme.
-    assert (other.fingerprint != SPEC.fingerprint) == (name not in {"model", "precision"})
+    # A model's name says nothing, what a precision means is said by its scheme, and how vectors
+    # are compared does not change them.
+    assert (other.fingerprint != SPEC.fingerprint) == (
+        name not in {"model", "precision", "similarity"}
+    )
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(ModelSpec)])

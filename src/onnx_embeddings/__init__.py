@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from onnx_embeddings import errors
 from onnx_embeddings.config import EngineConfig
 from onnx_embeddings.errors import OnnxEmbeddingsError
-from onnx_embeddings.spec import DEFAULT_MODEL, ModelRequest, ModelSpec, Pooling, Precision
+from onnx_embeddings.request import DEFAULT_MODEL, ModelRequest
+from onnx_embeddings.spec import ModelSpec, Pooling, Precision, Similarity
 
 if TYPE_CHECKING:
-    from onnx_embeddings.engine import Engine, load
+    from onnx_embeddings.engine import Engine
+    from onnx_embeddings.loading import load, load_shared
 
 __version__ = "0.1.0"
 
@@ -29,13 +31,19 @@ __all__ = [
     "OnnxEmbeddingsError",
     "Pooling",
     "Precision",
+    "Similarity",
     "__version__",
     "errors",
     "load",
+    "load_shared",
 ]
 
 # What needs numpy is imported on first use, so that importing this package costs next to nothing.
-_LAZY = {"Engine": "onnx_embeddings.engine", "load": "onnx_embeddings.engine"}
+_LAZY = {
+    "Engine": "onnx_embeddings.engine",
+    "load": "onnx_embeddings.loading",
+    "load_shared": "onnx_embeddings.loading",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The engine: the order of the stages, and the handle that people hold."""
+"""The handle that people hold: texts in, vectors out."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import threading
 import weakref
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from onnx_embeddings import text
 from onnx_embeddings.config import EngineConfig
 from onnx_embeddings.embedding import Embedding
 from onnx_embeddings.errors import ClosedError, SettingError
+from onnx_embeddings.request import ModelRequest
 from onnx_embeddings.runtime.threads import available_processors
 from onnx_embeddings.scheduler import LaneLimit, process_scheduler
 from onnx_embeddings.shared import Lease, lease, release
-from onnx_embeddings.spec import DEFAULT_MODEL, ModelRequest
 from onnx_embeddings.stats import Counters, EngineStats
 
 if TYPE_CHECKING:
@@ -28,63 +28,6 @@ if TYPE_CHECKING:
 
     from onnx_embeddings.arrays import Lengths, Vectors
     from onnx_embeddings.spec import ModelSpec
-
-_NO_WISHES = ModelRequest()
-
-
-def load(  # noqa: PLR0913  every field of the request by name
-    model: str | os.PathLike[str] | ModelRequest = DEFAULT_MODEL,
-    *,
-    revision: str | None = None,
-    precision: str | None = None,
-    variant: str | None = None,
-    dim: int | None = None,
-    max_tokens: int | None = None,
-    long_text: Literal["truncate", "error"] = "truncate",
-    query_prompt: str | None = None,
-    document_prompt: str | None = None,
-    config: EngineConfig | None = None,
-) -> Engine:
-    """An engine for a model, ready to embed.
-
-    The model is found, fetched if it must be, checked and compiled, the first time; later starts
-    take it from the store. Engines of one model share one session in the process.
-
-    Args:
-        model: a name (``org/name``), a folder, or a whole `ModelRequest`; a text is a folder only
-            if it starts with ``.``, ``/``, ``~`` or a drive, a path always is one.
-        revision: see `ModelRequest`, as for all that follow up to `document_prompt`.
-        precision: see there.
-        variant: see there.
-        dim: see there.
-        max_tokens: see there.
-        long_text: see there.
-        query_prompt: see there.
-        document_prompt: see there.
-        config: how the engine works; never changes a vector.
-
-    Raises:
-        ModelError: the model can't be found, fetched, read or loaded.
-        SettingError: a value can't be used, or the model does not have what is asked for.
-    """
-    settings: dict[str, Any] = {
-        "revision": revision,
-        "precision": precision,
-        "variant": variant,
-        "dim": dim,
-        "max_tokens": max_tokens,
-        "long_text": long_text,
-        "query_prompt": query_prompt,
-        "document_prompt": document_prompt,
-    }
-    if isinstance(model, ModelRequest):
-        for name, value in settings.items():
-            if value != getattr(_NO_WISHES, name):
-                raise SettingError(name, value, "belongs into the request that is given")
-        request = model
-    else:
-        request = ModelRequest(model=model, **settings)  # type: ignore[arg-type]  # takes paths
-    return Engine(request, config).open()
 
 
 class Engine:
@@ -139,6 +82,11 @@ class Engine:
     def path(self) -> Path:
         """The folder that holds the model."""
         return self._opened().path
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
 
     def open(self) -> Self:
         """Load the model now.

@@ -10,6 +10,8 @@
     │   ├── VerificationError          + ValueError          .path  .expected  .found
     │   └── StoreError                 + OSError             .folder  .reason
     ├── SettingError                   + ValueError          .name  .value  .reason
+    ├── SpecMismatchError              + ValueError          .where  .stored  .given  .differences
+    ├── CacheError                     + RuntimeError        .folder  .reason
     ├── InputError                     + ValueError          .reason  .index of the bad text
     ├── InferenceError                 + RuntimeError        .shape of the batch  .reason
     └── ClosedError                    + RuntimeError        .model
@@ -24,7 +26,9 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+_LONGEST_VALUE = 40  # characters of a value in a message; digests are 64
 
 
 class OnnxEmbeddingsError(Exception):
@@ -158,6 +162,66 @@ class SettingError(OnnxEmbeddingsError, ValueError):
         self.value = value
         self.reason = reason
         super().__init__(f"{name}={value!r}: {reason}", hint)
+
+
+class SpecMismatchError(OnnxEmbeddingsError, ValueError):
+    """Vectors of one model would join, or search, those of another.
+
+    Attributes:
+        where: what holds the vectors that are there.
+        stored: the model that made them.
+        given: the model that is used now.
+        differences: what differs: field -> (value stored, value given).
+        same_space: whether they could be compared all the same.
+    """
+
+    def __init__(  # noqa: PLR0913  one argument for each thing that the message names
+        self,
+        where: str,
+        *,
+        stored: str,
+        given: str,
+        differences: Mapping[str, tuple[Any, Any]],
+        same_space: bool = False,
+        hint: str | None = None,
+    ) -> None:
+        self.where = where
+        self.stored = stored
+        self.given = given
+        self.differences = dict(differences)
+        self.same_space = same_space
+        lines = "".join(
+            f"\n  - {name}: stored {_short(there)}, given {_short(here)}"
+            for name, (there, here) in self.differences.items()
+        )
+        what = "made another way" if same_space else "of another vector space"
+        allowed = ", or accept='same-space' to mix them on purpose" if same_space else ""
+        super().__init__(
+            f"{where} holds vectors {what}: made by {stored}, and now {given} is given{lines}",
+            hint or f"use the model and settings that made them, or fill a new place{allowed}",
+        )
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 2]}…{text[-1]}"
+
+
+class CacheError(OnnxEmbeddingsError, RuntimeError):
+    """The folder that was named for cached vectors cannot be used.
+
+    Attributes:
+        folder: the folder.
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, folder: object, reason: str, hint: str | None = None) -> None:
+        self.folder = str(folder)
+        self.reason = reason
+        super().__init__(
+            f"cache {self.folder}: {reason}",
+            hint or "name a folder that is writable and has space, or cache=None for no cache",
+        )
 
 
 class InputError(OnnxEmbeddingsError, ValueError):

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from onnx_embeddings.arrays import Graph
     from onnx_embeddings.config import EngineConfig
     from onnx_embeddings.folder.tokenizer import TokenizerFiles
-    from onnx_embeddings.spec import ModelRequest, ModelSpec
+    from onnx_embeddings.request import ModelRequest
+    from onnx_embeddings.spec import ModelSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,21 +1,14 @@
-"""ModelRequest: what was asked for. ModelSpec: what it resolved to, with its two digests."""
+"""ModelSpec: what a request resolved to, its two digests, and the guard of vector spaces."""
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Literal
 
 from onnx_embeddings.digests import digest
-from onnx_embeddings.errors import SettingError
-from onnx_embeddings.settings import whole_number
-
-DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-"""The model that `load()` takes when none is named."""
+from onnx_embeddings.errors import SettingError, SpecMismatchError
 
 
 class Pooling(StrEnum):
@@ -38,106 +31,28 @@ class Precision(StrEnum):
     FP32 = "fp32"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRequest:
-    """What was asked for: plain values that need no disk and no network.
+class Similarity(StrEnum):
+    """How two vectors of a model are compared.
 
-    Adapters hold one, frameworks may persist it: `to_dict` and `from_dict` go through JSON.
-
-    Attributes:
-        model: a name (``org/name``), or a folder: a text that starts with ``.``, ``/``, ``~``
-            or a drive, or any `pathlib.Path` (kept as a text that starts so).
-        revision: a branch, tag or commit of the hub; None is the catalog's pinned commit, or the
-            main branch for a model that the catalog does not know.
-        precision: None is the precision the files are meant for: fp32 for a compiled model.
-        variant: path inside the model's folder of a ready ONNX file to run as it is,
-            ``onnx/model.onnx`` for example; None compiles the weights where there are any.
-        dim: keep only the first so many numbers of a vector (models trained for it: Matryoshka).
-        max_tokens: cut texts to so many tokens, special tokens included; None is the model's own.
-        long_text: ``"truncate"`` cuts a longer text, ``"error"`` raises `InputError`.
-        query_prompt: put before every query; None is the model's own, ``""`` is none.
-        document_prompt: put before every document; None is the model's own, ``""`` is none.
+    Source: similarity_fn_name of config_sentence_transformers.json.
     """
 
-    model: str = DEFAULT_MODEL
-    revision: str | None = None
-    precision: str | None = None
-    variant: str | None = None
-    dim: int | None = None
-    max_tokens: int | None = None
-    long_text: Literal["truncate", "error"] = "truncate"
-    query_prompt: str | None = None
-    document_prompt: str | None = None
+    COSINE = "cosine"
+    DOT = "dot"
+    EUCLIDEAN = "euclidean"
+    MANHATTAN = "manhattan"
 
-    def __post_init__(self) -> None:
-        """Check every value.
 
-        Raises:
-            SettingError: a value cannot be used.
-        """
-        object.__setattr__(self, "model", _model_text(self.model))
-        if self.precision is not None:
-            _one_of("precision", self.precision, [p.value for p in Precision])
-            object.__setattr__(self, "precision", str(self.precision))
-        _one_of("long_text", self.long_text, ["truncate", "error"])
-        for name in ("dim", "max_tokens"):
-            value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, whole_number(name, value))
-        for name in ("revision", "variant", "query_prompt", "document_prompt"):
-            _text(name, getattr(self, name))
-        if self.revision == "":
-            raise SettingError("revision", self.revision, "must be a branch, a tag or a commit")
-        if self.variant is not None and not _inside(self.variant):
-            raise SettingError(
-                "variant", self.variant, "must be a path to an .onnx file inside the model's folder"
-            )
-        if self.revision is not None and _is_folder(self.model):
-            raise SettingError("revision", self.revision, "a folder on disk has no revisions")
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder asked for, or None where a name was.
-
-        Raises:
-            SettingError: it lies in the home of a user who does not exist.
-        """
-        if not _is_folder(self.model):
-            return None
-        try:
-            return Path(self.model).expanduser()
-        except RuntimeError as error:
-            raise SettingError("model", self.model, "names a user who does not exist") from error
-
-    def absolute(self) -> ModelRequest:
-        """The same request with a folder that does not depend on the current one."""
-        if self.folder is None or self.folder.is_absolute():
-            return self
-        return replace(self, model=str(self.folder.absolute()))
-
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as JSON types."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> ModelRequest:
-        """The request that `to_dict` came from; fields that are missing take their defaults.
-
-        Raises:
-            SettingError: there is a field that no request has, or a value that cannot be used.
-        """
-        if not isinstance(values, Mapping):
-            raise SettingError("request", values, "must be a dictionary")
-        known = {field.name for field in fields(cls)}
-        for name, value in values.items():
-            if name not in known:
-                raise SettingError(name, value, f"no such field, there are {sorted(known)}")
-        return cls(**values)
+_OF_THE_SPACE = ("weights", "tokenizer", "pooling", "normalize", "dim")
+_OF_THE_FINGERPRINT = ("scheme", "max_tokens", "long_text", "query_prompt", "document_prompt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
     """What a request resolved to: everything that changes a vector.
+
+    Frameworks may persist it beside vectors: `to_dict` and `from_dict` go through JSON, `check`
+    compares what was stored with what is used now.
 
     Attributes:
         model: the name or folder, for people; in no digest.
@@ -152,6 +67,8 @@ class ModelSpec:
         long_text: what happens to a longer one.
         query_prompt: put before every query.
         document_prompt: put before every document.
+        similarity: how two vectors are compared, ``cosine``, ``dot``, ``euclidean`` or
+            ``manhattan``; changes no vector, so it is in no digest.
     """
 
     model: str
@@ -166,60 +83,82 @@ class ModelSpec:
     long_text: Literal["truncate", "error"]
     query_prompt: str
     document_prompt: str
+    similarity: Similarity = Similarity.COSINE
 
     @property
     def space(self) -> str:
         """sha256 in hexadecimal: vectors of different spaces must never be compared."""
-        names = ("weights", "tokenizer", "pooling", "normalize", "dim")
-        return digest(["space/1", {name: getattr(self, name) for name in names}])
+        return digest(["space/1", {name: getattr(self, name) for name in _OF_THE_SPACE}])
 
     @property
     def fingerprint(self) -> str:
         """sha256 in hexadecimal: equal fingerprints, equal vectors (within the precision)."""
-        names = ("scheme", "max_tokens", "long_text", "query_prompt", "document_prompt")
-        values = {"space": self.space} | {name: getattr(self, name) for name in names}
+        values = {"space": self.space} | {name: getattr(self, name) for name in _OF_THE_FINGERPRINT}
         return digest(["fingerprint/1", values])
 
+    def differences(self, other: ModelSpec) -> dict[str, tuple[Any, Any]]:
+        """What makes vectors of the two differ: field -> (value here, value there)."""
+        names = (*_OF_THE_SPACE, *_OF_THE_FINGERPRINT)
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
+        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
-def _model_text(model: object) -> str:
-    if isinstance(model, os.PathLike):
-        text = os.fspath(model)
-        # A relative path must still read as a folder once it is a text.
-        return str(text) if _is_folder(str(text)) else f".{os.sep}{text}"
-    if not isinstance(model, str) or not model.strip():
-        raise SettingError("model", model, "must be a name such as 'org/name', or a folder")
-    name = r"(?!\.+(?:/|$))[\w.-]+"
-    if not _is_folder(model) and not re.fullmatch(rf"{name}(/{name})?", model, re.ASCII):
-        raise SettingError(
-            "model",
-            model,
-            "is neither a name such as 'org/name' nor a folder",
-            "a folder starts with '.', '/', '~' or a drive; or give a pathlib.Path",
-        )
-    return model
+    def check(
+        self, stored: ModelSpec, *, where: str, accept: Literal["same-space"] | None = None
+    ) -> None:
+        """The guard of vector spaces: may vectors of this spec join, or search, those of another?
 
+        With equal fingerprints they may. Of one space but made another way (precision, prompts,
+        limit) they may if `accept` says so. Of two spaces never.
 
-def _is_folder(model: str) -> bool:
-    return model.startswith((".", "/", "~", "\\")) or bool(re.match(r"[A-Za-z]:[\\/]", model))
+        Args:
+            stored: what the vectors that are there were made with.
+            where: what holds them, for the message: ``"collection 'notes'"``.
+            accept: ``"same-space"`` lets the same space do.
 
+        Raises:
+            SpecMismatchError: they may not; the message names both models and what differs.
+            SettingError: `accept` has another value.
+        """
+        if accept not in {None, "same-space"}:
+            raise SettingError("accept", accept, "must be None or 'same-space'")
+        differences = self.differences(stored)
+        same_space = not differences.keys() & set(_OF_THE_SPACE)
+        if differences and not (same_space and accept == "same-space"):
+            raise SpecMismatchError(
+                where,
+                stored=stored.model,
+                given=self.model,
+                differences={name: (there, here) for name, (here, there) in differences.items()},
+                same_space=same_space,
+            )
 
-def _inside(path: str) -> bool:
-    parts = path.split("/")
-    odd = {"\\", ":"} & set(path) or {"", ".", ".."} & set(parts)
-    return path.endswith(".onnx") and not odd
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as JSON types, with `space` and `fingerprint` for people who read them."""
+        choices = {"pooling": self.pooling.value, "similarity": self.similarity.value}
+        return asdict(self) | choices | {"space": self.space, "fingerprint": self.fingerprint}
 
+    @classmethod
+    def from_dict(cls, values: object) -> ModelSpec:
+        """The spec that `to_dict` came from.
 
-def _text(name: str, value: object) -> None:
-    if value is None:
-        return
-    if not isinstance(value, str):
-        raise SettingError(name, value, "must be a string")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise SettingError(name, value, "holds half a character (a lone surrogate)") from error
-
-
-def _one_of(name: str, value: object, allowed: list[str]) -> None:
-    if value not in allowed:
-        raise SettingError(name, value, f"must be one of {', '.join(allowed)}")
+        Raises:
+            SettingError: it is not what this version's `to_dict` writes, or was changed since.
+        """
+        hint = "a later version of onnx-embeddings may have written it; upgrade, or make it anew"
+        if not isinstance(values, Mapping):
+            raise SettingError("spec", values, "must be a dictionary", hint)
+        types: dict[str, type] = {"normalize": bool, "dim": int, "max_tokens": int}
+        known: dict[str, Any] = {field.name: values.get(field.name) for field in fields(cls)}
+        for name, value in known.items():
+            if type(value) is not types.get(name, str):
+                raise SettingError(f"spec.{name}", value, "is missing or of another type", hint)
+        try:
+            known["pooling"] = Pooling(known["pooling"])
+            known["similarity"] = Similarity(known["similarity"])
+            spec = cls(**known)
+            unchanged = spec.to_dict() == dict(values)
+        except ValueError as error:  # no such pooling
+            raise SettingError("spec", values, f"cannot be read: {error}", hint) from error
+        if not unchanged:
+            raise SettingError("spec", values, "has other fields, or was changed", hint)
+        return spec

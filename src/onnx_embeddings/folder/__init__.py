@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 from onnx_embeddings.errors import ModelFormatError, SettingError
 from onnx_embeddings.folder.documents import read_object
 from onnx_embeddings.folder.limits import longest_text
-from onnx_embeddings.folder.modules import read_modules, read_prompts
+from onnx_embeddings.folder.modules import read_modules, read_prompts, read_similarity
 from onnx_embeddings.folder.tokenizer import TokenizerFiles, tokenizer_digest, tokenizer_files
 from onnx_embeddings.folder.weights import data_beside, weights_or_ready
-from onnx_embeddings.spec import ModelRequest, ModelSpec, Pooling
+from onnx_embeddings.spec import ModelSpec, Pooling, Similarity
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from onnx_embeddings.arrays import Graph
+    from onnx_embeddings.request import ModelRequest
     from onnx_embeddings.store import Store
 
 _TRANSFORMER_CONFIGS = tuple(
@@ -48,6 +49,7 @@ class ModelFolder:
         max_tokens: longest text, special tokens included, for this request.
         query_prompt: the model's own, before what the request says.
         document_prompt: the model's own, before what the request says.
+        similarity: how two vectors are compared.
     """
 
     path: Path
@@ -62,6 +64,7 @@ class ModelFolder:
     max_tokens: int
     query_prompt: str
     document_prompt: str
+    similarity: Similarity
 
     def spec(self, request: ModelRequest, graph: Graph, store: Store) -> ModelSpec:
         """What the request resolves to in this folder.
@@ -86,6 +89,7 @@ class ModelFolder:
             long_text=request.long_text,
             query_prompt=_first(request.query_prompt, self.query_prompt),
             document_prompt=_first(request.document_prompt, self.document_prompt),
+            similarity=self.similarity,
         )
 
 
@@ -136,6 +140,7 @@ def _read(path: Path, request: ModelRequest) -> ModelFolder:
         ),
         query_prompt=query_prompt,
         document_prompt=document_prompt,
+        similarity=read_similarity(path),
     )
 
 

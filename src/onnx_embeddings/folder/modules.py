@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx_embeddings.errors import ModelFormatError
 from onnx_embeddings.folder.documents import inside, read_list, read_object
-from onnx_embeddings.spec import Pooling
+from onnx_embeddings.spec import Pooling, Similarity
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,3 +118,15 @@ def read_prompts(path: Path) -> tuple[str, str]:
         if name in prompts:
             return query, str(prompts[name])
     return query, default
+
+
+def read_similarity(path: Path) -> Similarity:
+    """How vectors of the model in this folder are compared; cosine where nothing says it."""
+    name = read_object(path / "config_sentence_transformers.json").get("similarity_fn_name")
+    if name is None:
+        return Similarity.COSINE
+    try:
+        return Similarity(name)
+    except ValueError:
+        logger.warning("%s: similarity_fn_name %r is not known, taking cosine", path, name)
+        return Similarity.COSINE

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from onnx_embeddings.catalog import CatalogModel
     from onnx_embeddings.config import EngineConfig
-    from onnx_embeddings.spec import ModelRequest
+    from onnx_embeddings.request import ModelRequest
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@
 PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
-INTEGRATIONS := $(wildcard integrations/*)
+INTEGRATIONS := $(patsubst %/pyproject.toml,%,$(wildcard integrations/*/pyproject.toml))
 PACKAGES := . $(INTEGRATIONS)
 
 .PHONY: demo test check clean

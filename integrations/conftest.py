@@ -1,4 +1,4 @@
-"""The models of these tests: the tiny one for the interface, the real one for the truth."""
+"""What the tests of all adapters share: the tiny model, the real one, a home of their own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PROMPTS = {"query": "question: ", "document": "text: "}
 
 # Where the root's tests keep the real model too, so that it is fetched once.
-MODELS = Path(__file__).parents[3] / ".venv" / "models"
+MODELS = Path(__file__).parents[1] / ".venv" / "models"
 
 
 @pytest.fixture(autouse=True)

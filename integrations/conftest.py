@@ -27,6 +27,8 @@ def _home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     """No test reads or writes the models of the user."""
     real = request.node.get_closest_marker("weights")
     monkeypatch.setenv("ONNX_EMBEDDINGS_HOME", str(MODELS if real else tmp_path / "home"))
+    # What a test compares must have been computed.
+    monkeypatch.setenv("ONNX_EMBEDDINGS_CACHE", "off")
 
 
 @pytest.fixture(scope="session")

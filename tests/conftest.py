@@ -26,6 +26,8 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv("ONNX_EMBEDDINGS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "huggingface"))
+    # What a test compares must have been computed; tests of the cache name a folder.
+    monkeypatch.setenv("ONNX_EMBEDDINGS_CACHE", "off")
 
 
 @pytest.fixture(scope="session")

@@ -21,16 +21,18 @@ if TYPE_CHECKING:
 HOME = "ONNX_EMBEDDINGS_HOME"
 LANES = "ONNX_EMBEDDINGS_LANES"
 OFFLINE = "ONNX_EMBEDDINGS_OFFLINE"
+CACHE = "ONNX_EMBEDDINGS_CACHE"
 
 
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (HOME, LANES, OFFLINE, "HF_HUB_OFFLINE"):
+    for name in (HOME, LANES, OFFLINE, CACHE, "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
 
 
 BAD: dict[str, list[Any]] = {
-    "cache": [False, True, "folder", Path("folder"), 0, ""],
+    "cache": [False, True, 0, "", "off", "none", b"folder", ["folder"]],
+    "cache_bytes": [0, -1, 1.5, "1", True, None, [], 1e30],
     "lanes": [0, -1, 1.0, "2", True, False, [], float("inf")],
     "batch_tokens": [0, -1, 512.0, "512", True, None, [], 1e30],
     "home": ["", 5, b"home", True, ["home"], object()],
@@ -62,6 +64,7 @@ def test_a_name_that_no_field_has_is_refused(name: str) -> None:
 
 def test_a_config_is_made_from_named_values() -> None:
     values = {"lanes": 2, "batch_tokens": 64, "home": "/store", "offline": True, "cache": None}
+    values["cache_bytes"] = 2**20
     assert EngineConfig.from_dict(values) == EngineConfig(**values)  # type: ignore[arg-type]
     assert EngineConfig.from_dict({}) == EngineConfig()
     with pytest.raises(SettingError) as caught:
@@ -75,10 +78,11 @@ def test_all_fields_are_among_those_that_are_tried_with_bad_values() -> None:
 
 def test_the_defaults_are_those_of_the_documentation() -> None:
     config = EngineConfig()
-    assert (config.cache, config.lanes, config.batch_tokens) == (None, None, 512)
+    assert (config.cache, config.cache_bytes) == ("auto", 2**30)
+    assert (config.lanes, config.batch_tokens) == (None, 512)
     assert (config.home, config.offline) == (None, None)
     resolved = config.resolved()
-    assert (resolved.lanes, resolved.offline) == (None, False)
+    assert (resolved.cache, resolved.lanes, resolved.offline) == ("auto", None, False)
     assert isinstance(resolved.home, Path)
     assert resolved.home.is_absolute()
     assert "onnx-embeddings" in resolved.home.parts
@@ -255,3 +259,29 @@ def test_no_variable_is_written(tiny_folder: Path, tmp_path: Path) -> None:
     with onnx_embeddings.load(tiny_folder, config=config) as engine:
         engine.embed_documents(["a", "b"])
     assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "resolved"),
+    [
+        ("auto", None, "auto"),
+        ("auto", "", "auto"),
+        ("auto", " Auto ", "auto"),
+        ("auto", "off", None),
+        ("auto", "None", None),
+        ("auto", "/vectors", Path("/vectors")),
+        ("auto", "~/vectors", Path("/home/somebody/vectors")),
+        (None, "/vectors", None),
+        ("/mine", "off", Path("/mine")),
+        (Path("mine"), "/vectors", Path.cwd() / "mine"),
+        ("~/mine", None, Path("/home/somebody/mine")),
+    ],
+)
+def test_the_cache_is_what_was_given_or_what_the_environment_says(
+    given: Any, environment: str | None, resolved: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(Path("/home/somebody")))
+    if environment is not None:
+        monkeypatch.setenv(CACHE, environment)
+    assert EngineConfig(cache=given).resolved().cache == resolved

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
+_NO_FOLDERS = frozenset({"", "none", "off", "no", "0", "false"})  # words that mean None
 _MOST_DIGITS = 6
 
 
@@ -26,7 +27,12 @@ class EngineConfig:
     named below, else the default named below.
 
     Attributes:
-        cache: where vectors are kept on disk. Only None, no cache, in this version.
+        cache: where vectors are kept on disk, so that none is computed twice: a folder, None for
+            nowhere, or ``"auto"``: ``ONNX_EMBEDDINGS_CACHE`` (a folder, or ``off``), else the
+            folder ``vectors`` in `home`. With that last one, a cache that can't be used is logged
+            and done without; a folder that was named and can't be used is a `CacheError`.
+        cache_bytes: how much the cache may take on disk, 1 GiB by default, and up to 8 MiB of a
+            log. Above it, the vectors used least recently go.
         lanes: how many batches of this engine run at a time, one thread each.
             ``ONNX_EMBEDDINGS_LANES``, else the processors this process may use (affinity and
             container quota respected). All engines of a process together run as many as the
@@ -39,7 +45,8 @@ class EngineConfig:
             else False.
     """
 
-    cache: None = None
+    cache: str | os.PathLike[str] | None = "auto"
+    cache_bytes: int = 2**30
     lanes: int | None = None
     batch_tokens: int = 512
     home: str | os.PathLike[str] | None = None
@@ -51,8 +58,11 @@ class EngineConfig:
         Raises:
             SettingError: a value cannot be used.
         """
-        if self.cache is not None:
-            raise SettingError("cache", self.cache, "this version has no cache, only None works")
+        folder = isinstance(self.cache, str | os.PathLike) and self.cache not in _NO_FOLDERS
+        if self.cache is not None and not folder:
+            raise SettingError("cache", self.cache, "must be 'auto', None for none, or a folder")
+        size = whole_number("cache_bytes", self.cache_bytes)
+        object.__setattr__(self, "cache_bytes", size)
         if self.lanes is not None:
             object.__setattr__(self, "lanes", whole_number("lanes", self.lanes))
         budget = whole_number("batch_tokens", self.batch_tokens)
@@ -85,10 +95,21 @@ class EngineConfig:
         """
         return replace(
             self,
+            cache=self._cache(),
             lanes=_lanes() if self.lanes is None else self.lanes,
             home=self.home_path,
             offline=_offline() if self.offline is None else self.offline,
         )
+
+    def _cache(self) -> Path | str | None:
+        if self.cache is None:
+            return None
+        if self.cache != "auto":
+            return _folder("cache", self.cache)
+        text = os.environ.get("ONNX_EMBEDDINGS_CACHE", "").strip()
+        if text.lower() in {"", "auto"}:
+            return "auto"
+        return None if text.lower() in _NO_FOLDERS else _folder("ONNX_EMBEDDINGS_CACHE", text)
 
     @property
     def home_path(self) -> Path:

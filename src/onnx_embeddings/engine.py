@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from onnx_embeddings import text
+from onnx_embeddings.cache import open_cache
 from onnx_embeddings.config import EngineConfig
 from onnx_embeddings.embedding import Embedding
 from onnx_embeddings.errors import ClosedError, SettingError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
     from onnx_embeddings.arrays import Lengths, Vectors
+    from onnx_embeddings.cache import VectorCache
     from onnx_embeddings.spec import ModelSpec
 
 
@@ -56,6 +58,7 @@ class Engine:
         self._given = config or EngineConfig()
         self._lock = threading.Lock()
         self._lease: Lease | None = None
+        self._cache: VectorCache | None = None
         self._config = self._given
         self._limit = LaneLimit(1)
         self._give_back: weakref.finalize[[str, int], Engine] | None = None
@@ -84,6 +87,16 @@ class Engine:
         return self._opened().path
 
     @property
+    def cache(self) -> VectorCache | None:
+        """The cache of vectors: its ``stats()``, its ``clear()``; None without one.
+
+        Raises:
+            CacheError: its folder was named and can't be used.
+        """
+        self._opened()
+        return self._cache
+
+    @property
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._closed
@@ -92,6 +105,7 @@ class Engine:
         """Load the model now.
 
         Raises:
+            CacheError: the folder for cached vectors was named and can't be used.
             ModelError: the model can't be found, fetched, read or loaded.
             SettingError: the model does not have what is asked for.
         """
@@ -145,6 +159,9 @@ class Engine:
         with self._lock:
             self._closed = True
             self._lease = None
+            if self._cache is not None:
+                self._cache.close_here()
+            self._cache = None
             if self._give_back is not None:
                 self._give_back()
 
@@ -177,6 +194,7 @@ class Engine:
                 config = self._given.resolved()
                 lanes = config.lanes or available_processors()
                 self._config, self._limit = replace(config, lanes=lanes), LaneLimit(lanes)
+                self._cache = open_cache(self._config)
                 opened = lease(self._request, self._config)
                 # An engine that is dropped without close() gives its model back too.
                 self._give_back = weakref.finalize(self, release, opened.key, os.getpid())
@@ -188,11 +206,19 @@ class Engine:
         self._lock = threading.Lock()
         self._counters = Counters()
         self._lease = None
+        self._cache = None
         self._give_back = None
 
     def _embed(self, texts: Iterable[str], prompt: str, *, progress: bool) -> Vectors:
-        items = text.prompted(text.checked(texts), prompt)
-        run = Embedding(self._opened(), self._config, self._limit, self._counters, len(items))
+        items = text.checked(texts)
+        run = Embedding(
+            self._opened(),
+            self._config,
+            limit=self._limit,
+            counters=self._counters,
+            cache=self._cache,
+            prompt=prompt,
+        )
         with _bar(len(items)) if progress else nullcontext() as bar:
             return run.embed(items, bar)
 

@@ -53,6 +53,10 @@ class Call(Generic[Item]):
         """Add items; they start as lanes become free."""
         self._scheduler.put(self, items)
 
+    def drop(self) -> None:
+        """Start nothing more of it."""
+        self._scheduler.drop(self)
+
     def progress(self, *, at_most: int = 0) -> tuple[list[Item], int]:
         """Wait until something has finished, or at most so many items are unfinished.
 
@@ -181,6 +185,11 @@ class Scheduler:
                 raise call.error
             finished, call.finished = call.finished, []
             return finished, len(call.items) + call.running
+
+    def drop(self, call: Call[Any]) -> None:
+        """See `Call.drop`."""
+        with self._changed:
+            self._drop(call)
 
     def _drop(self, call: Call[Any]) -> None:
         call.items.clear()

@@ -11,7 +11,9 @@ class EngineStats:
     """Counts since the engine was made.
 
     Attributes:
-        texts: texts embedded.
+        texts: texts embedded, however.
+        cached_texts: those of them whose vector was in the cache.
+        repeated_texts: those of them that a call held more than once, computed once.
         tokens: tokens that went through the model, special tokens included.
         cut_texts: texts that were longer than the limit and were cut.
         batches: runs of the model.
@@ -19,6 +21,8 @@ class EngineStats:
     """
 
     texts: int = 0
+    cached_texts: int = 0
+    repeated_texts: int = 0
     tokens: int = 0
     cut_texts: int = 0
     batches: int = 0

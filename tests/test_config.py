@@ -62,6 +62,13 @@ def test_a_name_that_no_field_has_is_refused(name: str) -> None:
     assert caught.value.name == name
 
 
+@pytest.mark.parametrize("values", ["lanes", ["lanes"], None, 5, b"", [("lanes", 2)]])
+def test_what_is_no_dictionary_is_refused(values: Any) -> None:
+    with pytest.raises(SettingError, match="must be a dictionary") as caught:
+        EngineConfig.from_dict(values)
+    assert caught.value.name == "engine_options"
+
+
 def test_a_config_is_made_from_named_values() -> None:
     values = {"lanes": 2, "batch_tokens": 64, "home": "/store", "offline": True, "cache": None}
     values["cache_bytes"] = 2**20

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import onnx_embeddings
-from onnx_embeddings import EngineConfig, ModelRequest, Pooling
+from onnx_embeddings import EngineConfig, ModelRequest, Pooling, Similarity
 from onnx_embeddings.errors import ModelFormatError, OnnxEmbeddingsError, SettingError
 from onnx_embeddings.folder import ModelFolder, read
 from onnx_embeddings.folder.tokenizer import BertOptions, tokenizer_digest
@@ -413,6 +413,36 @@ def test_odd_prompts_are_refused(folder: Path, prompts: object, default: object)
     file = folder / "config_sentence_transformers.json"
     edit(file, prompts=prompts, default_prompt_name=default)
     assert refusal(folder).path == str(file)
+
+
+# How vectors are compared.
+
+
+@pytest.mark.parametrize(
+    ("name", "similarity"),
+    [
+        (MISSING, Similarity.COSINE),
+        (None, Similarity.COSINE),
+        ("cosine", Similarity.COSINE),
+        ("dot", Similarity.DOT),
+        ("euclidean", Similarity.EUCLIDEAN),
+        ("manhattan", Similarity.MANHATTAN),
+    ],
+)
+def test_the_similarity_is_what_the_file_says(
+    folder: Path, name: object, similarity: Similarity
+) -> None:
+    edit(folder / "config_sentence_transformers.json", similarity_fn_name=name)
+    assert found(folder).similarity is similarity
+
+
+@pytest.mark.parametrize("name", ["Cosine", "", 5, ["dot"], {}])
+def test_a_similarity_that_nobody_knows_is_said_and_cosine_taken(
+    folder: Path, name: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    edit(folder / "config_sentence_transformers.json", similarity_fn_name=name)
+    assert found(folder).similarity is Similarity.COSINE
+    assert "similarity_fn_name" in caplog.text
 
 
 def write_prompt_outside(folder: Path, prompts: dict[str, str] | None) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import onnx_embeddings
 from onnx_embeddings import DEFAULT_MODEL, ModelRequest, ModelSpec, Pooling, Precision, Similarity
-from onnx_embeddings.errors import ModelNotFoundError, SettingError
+from onnx_embeddings.errors import ModelNotFoundError, SettingError, SpecMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -366,3 +366,109 @@ def test_the_spec_of_the_tiny_model_says_what_its_files_say(tiny_folder: Path) -
         assert all(len(digest) == 64 for digest in (spec.weights, spec.tokenizer))
         assert pickle.loads(pickle.dumps(spec)) == spec
         assert json.loads(json.dumps(dataclasses.asdict(spec))) == dataclasses.asdict(spec)
+
+
+# The guard.
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(ModelSpec)])
+def test_the_guard_lets_pass_what_makes_the_same_vectors(name: str) -> None:
+    other = dataclasses.replace(SPEC, **{name: OTHER[name]})
+    harmless = {"model", "precision", "similarity"}
+    same_space = {"scheme", "max_tokens", "long_text", "query_prompt", "document_prompt"}
+    if name in harmless:
+        other.check(SPEC, where="here")
+        assert other.differences(SPEC) == {}
+        return
+    assert other.differences(SPEC) == {name: (OTHER[name], getattr(SPEC, name))}
+    with pytest.raises(SpecMismatchError) as caught:
+        other.check(SPEC, where="collection 'notes'")
+    assert caught.value.differences == {name: (getattr(SPEC, name), OTHER[name])}
+    assert caught.value.same_space == (name in same_space)
+    assert str(caught.value).startswith("collection 'notes' holds vectors ")
+    assert ("accept='same-space'" in str(caught.value)) == (name in same_space)
+    if name in same_space:
+        other.check(SPEC, where="here", accept="same-space")
+    else:
+        with pytest.raises(SpecMismatchError):
+            other.check(SPEC, where="here", accept="same-space")
+
+
+def test_one_field_of_the_space_is_enough_to_refuse() -> None:
+    other = dataclasses.replace(SPEC, weights="c" * 64, query_prompt="")
+    with pytest.raises(SpecMismatchError) as caught:
+        other.check(SPEC, where="here", accept="same-space")
+    assert set(caught.value.differences) == {"weights", "query_prompt"}
+    assert not caught.value.same_space
+
+
+@pytest.mark.parametrize("accept", ["any", "", True, "space", "same_space"])
+def test_another_word_than_same_space_is_refused(accept: Any) -> None:
+    with pytest.raises(SettingError) as caught:
+        SPEC.check(SPEC, where="here", accept=accept)
+    assert caught.value.name == "accept"
+
+
+def test_a_spec_goes_through_json_and_back() -> None:
+    for spec in (SPEC, dataclasses.replace(SPEC, **OTHER)):
+        values = json.loads(json.dumps(spec.to_dict()))
+        assert ModelSpec.from_dict(values) == spec
+        assert values["space"] == spec.space
+        assert values["fingerprint"] == spec.fingerprint
+        assert set(values) == {f.name for f in dataclasses.fields(ModelSpec)} | {
+            "space",
+            "fingerprint",
+        }
+        assert type(ModelSpec.from_dict(values).pooling) is Pooling
+        assert type(ModelSpec.from_dict(values).similarity) is Similarity
+
+
+def test_a_record_has_json_types_only(tiny_folder: Path) -> None:
+    with onnx_embeddings.load(tiny_folder) as engine:
+        for spec in (SPEC, engine.spec, dataclasses.replace(SPEC, precision=Precision.FP32)):
+            assert {type(value) for value in spec.to_dict().values()} == {str, int, bool}
+            assert ModelSpec.from_dict(spec.to_dict()) == spec
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dim": "384"},
+        {"dim": True},
+        {"dim": 385},
+        {"normalize": 1},
+        {"weights": None},
+        {"pooling": "sum"},
+        {"similarity": 5},
+        {"query_prompt": "\ud800"},
+        {"space": "0" * 64},
+        {"fingerprint": ""},
+        {"another": 5},
+    ],
+)
+def test_a_record_that_was_changed_or_is_of_a_later_version_is_refused(
+    change: dict[str, Any],
+) -> None:
+    with pytest.raises(SettingError, match="Hint: a later version") as caught:
+        ModelSpec.from_dict(SPEC.to_dict() | change)
+    assert caught.value.name.startswith("spec")
+
+
+@pytest.mark.parametrize("name", [*OTHER, "space", "fingerprint"])
+def test_a_record_without_a_field_is_refused(name: str) -> None:
+    values = SPEC.to_dict()
+    del values[name]
+    with pytest.raises(SettingError):
+        ModelSpec.from_dict(values)
+
+
+@pytest.mark.parametrize("values", [None, [], "spec", 5, {}, [["model", "x"]]])
+def test_what_is_no_record_is_refused(values: Any) -> None:
+    with pytest.raises(SettingError):
+        ModelSpec.from_dict(values)
+
+
+def test_requests_say_how_they_differ() -> None:
+    assert REQUEST.differences(REQUEST) == {}
+    other = dataclasses.replace(REQUEST, dim=8, query_prompt=None)
+    assert REQUEST.differences(other) == {"dim": (7, 8), "query_prompt": ("query: ", None)}

@@ -5,6 +5,7 @@ import io
 import itertools
 import math
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -119,6 +120,8 @@ def test_an_item_that_is_no_text_is_named_with_its_index(
         (math.nan, "drop missing values"),
         (b"x", "decode"),
         (Document("a"), "page_content"),
+        (SimpleNamespace(get_content=None), "get_content()"),
+        (SimpleNamespace(content="a"), "content"),
         (["a", "b"], "flat list"),
         (("a", "b"), "flat list"),
         ("\ud800", "errors='replace'"),

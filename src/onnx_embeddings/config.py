@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onnx_embeddings.errors import SettingError
 from onnx_embeddings.settings import whole_number
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -79,6 +77,8 @@ class EngineConfig:
         Raises:
             SettingError: there is a name that no field has, or a value that cannot be used.
         """
+        if not isinstance(values, Mapping):
+            raise SettingError("engine_options", values, "must be a dictionary")
         known = [field.name for field in fields(cls)]
         for name, value in values.items():
             if name not in known:

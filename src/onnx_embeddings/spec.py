@@ -134,8 +134,9 @@ class ModelSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON types, with `space` and `fingerprint` for people who read them."""
-        choices = {"pooling": self.pooling.value, "similarity": self.similarity.value}
-        return asdict(self) | choices | {"space": self.space, "fingerprint": self.fingerprint}
+        values = asdict(self) | {"space": self.space, "fingerprint": self.fingerprint}
+        # Members of an enumeration are texts too, but not everybody who stores a text takes them.
+        return {k: str.__str__(v) if isinstance(v, str) else v for k, v in values.items()}
 
     @classmethod
     def from_dict(cls, values: object) -> ModelSpec:
@@ -150,7 +151,8 @@ class ModelSpec:
         types: dict[str, type] = {"normalize": bool, "dim": int, "max_tokens": int}
         known: dict[str, Any] = {field.name: values.get(field.name) for field in fields(cls)}
         for name, value in known.items():
-            if type(value) is not types.get(name, str):
+            kind = types.get(name, str)
+            if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
                 raise SettingError(f"spec.{name}", value, "is missing or of another type", hint)
         try:
             known["pooling"] = Pooling(known["pooling"])

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from onnx_embeddings.errors import InputError
 
+# What holds the text of LangChain's documents, of LlamaIndex' nodes and of Haystack's documents.
+_TEXT_OF = {"page_content": "page_content", "get_content": "get_content()", "content": "content"}
+
 
 def checked(texts: object) -> list[str]:
     """The texts, any iterable of strings, as a list.
@@ -57,8 +60,9 @@ def _not_a_text(value: object) -> str:
 def _hint(value: object) -> str:
     if isinstance(value, bytes | bytearray):
         return "decode it first: value.decode('utf-8')"
-    if hasattr(value, "page_content"):
-        return "pass its page_content"
+    for name, said in _TEXT_OF.items():
+        if hasattr(value, name):
+            return f"pass its {said}"
     if isinstance(value, list | tuple):
         return "texts must be a flat list of strings; join the parts first"
     return "drop missing values before embedding, or replace them by ''"

@@ -111,6 +111,20 @@ class OnnxEmbeddings(BaseModel, Embeddings):
             self._engine = onnx_embeddings.load(self._request, config=self._config)
         return self._engine
 
+    @property
+    def cache_namespace(self) -> str:
+        """For `CacheBackedEmbeddings`: what tells vectors of documents from all others.
+
+        Changes with all that changes a vector, and with nothing else; letters, digits and ``-``
+        only. Loads the model.
+        """
+        return f"{self.engine.spec.fingerprint}-document"
+
+    @property
+    def query_cache_namespace(self) -> str:
+        """As `cache_namespace`, for vectors of queries."""
+        return f"{self.engine.spec.fingerprint}-query"
+
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """N vectors of D Python floats for N texts that are to be found.
 

@@ -1,0 +1,123 @@
+"""What both embedders have: the model asked for, its engine, what goes around every text."""
+
+from __future__ import annotations
+
+import asyncio
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from haystack import default_from_dict
+
+import onnx_embeddings
+from onnx_embeddings import EngineConfig
+from onnx_embeddings.errors import SettingError
+
+if TYPE_CHECKING:
+    from onnx_embeddings import Engine, ModelRequest
+
+
+class OnnxEmbedder:
+    """The half that the two components share; it is no component itself."""
+
+    _prompt: ClassVar[str]
+    """The field of `ModelSpec` that holds what the engine puts before every text."""
+
+    # Haystack wants an attribute for each init parameter. These can only be read: an engine that
+    # is open would go on with the old value.
+    model = property(attrgetter("request.model"))
+    revision = property(attrgetter("request.revision"))
+    precision = property(attrgetter("request.precision"))
+    variant = property(attrgetter("request.variant"))
+    dim = property(attrgetter("request.dim"))
+    max_tokens = property(attrgetter("request.max_tokens"))
+    long_text = property(attrgetter("request.long_text"))
+    query_prompt = property(attrgetter("request.query_prompt"))
+    document_prompt = property(attrgetter("request.document_prompt"))
+
+    def __init__(
+        self,
+        request: ModelRequest,
+        *,
+        prefix: str,
+        suffix: str,
+        engine_options: dict[str, Any] | None,
+    ) -> None:
+        self._request = request
+        self._config = EngineConfig.from_dict(engine_options or {})
+        self._engine_options = dict(engine_options or {})
+        self._engine: Engine | None = None
+        self.prefix = checked_text("prefix", prefix)
+        self.suffix = checked_text("suffix", suffix)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The embedder that `to_dict` came from; loads no model and leaves `data` as it is.
+
+        Raises:
+            SettingError: a setting has a value that can't be used.
+        """
+        return default_from_dict(cls, data)
+
+    @property
+    def engine_options(self) -> dict[str, Any]:
+        """A copy of the options that the engine gets."""
+        return dict(self._engine_options)
+
+    @property
+    def request(self) -> ModelRequest:
+        """What is asked of the engine."""
+        return self._request
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, opened by the first who asks: its ``spec``, its ``path``, its ``stats()``.
+
+        Raises:
+            ModelError: the model can't be found, fetched, read or loaded.
+            SettingError: the model does not have what is asked for, or `prefix` repeats its prompt.
+        """
+        # Threads that come at once make an engine each, on one session; the last one is kept.
+        engine = self._engine
+        if engine is None:
+            engine = onnx_embeddings.load(self._request, config=self._config)
+            self._check_prefix(getattr(engine.spec, self._prompt))
+            self._engine = engine
+        return engine
+
+    def warm_up(self) -> None:
+        """Load the model now, unless it is loaded; a run does it too, and raises the same."""
+        _ = self.engine
+
+    async def warm_up_async(self) -> None:
+        """As `warm_up`, in a thread, since Haystack awaits it on the event loop."""
+        await asyncio.to_thread(self.warm_up)
+
+    def close(self) -> None:
+        """Give the model back; the last one who has it frees its memory. The next run loads it."""
+        # Not Engine.close: runs under way, and copies of this embedder, hold the same engine.
+        self._engine = None
+
+    def _check_prefix(self, prompt: str) -> None:
+        """Refuse the prompt that other embedders needed as a prefix: the text would get it twice.
+
+        Raises:
+            SettingError: `prefix` starts with the model's own prompt.
+        """
+        if prompt.strip() and self.prefix.lstrip().startswith(prompt.strip()):
+            raise SettingError(
+                "prefix",
+                self.prefix,
+                f"the engine puts {prompt!r} before every text already",
+                f"leave prefix empty, or turn the model's prompt off with {self._prompt}=''",
+            )
+
+
+def checked_text(name: str, value: object) -> str:
+    """`value`, a string.
+
+    Raises:
+        SettingError: it is something else.
+    """
+    if not isinstance(value, str):
+        raise SettingError(name, value, "must be a string")
+    return value

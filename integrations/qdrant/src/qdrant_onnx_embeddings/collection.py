@@ -1,0 +1,111 @@
+"""Collections made for a model, and the guard that keeps other models out of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Literal
+
+from qdrant_onnx_embeddings import guard
+
+if TYPE_CHECKING:
+    from qdrant_client import AsyncQdrantClient, QdrantClient
+
+    from qdrant_onnx_embeddings.embedder import OnnxEmbedder
+
+
+def open_collection(  # noqa: PLR0913  the guard's settings, beside the three that say what it is
+    client: QdrantClient,
+    name: str,
+    embedder: OnnxEmbedder,
+    *,
+    vector_name: str | None = None,
+    accept: Literal["same-space"] | None = None,
+    adopt: bool = False,
+    **create_options: Any,
+) -> None:
+    """Create the collection with the model's size, distance and spec; if it is there, check it.
+
+    Args:
+        client: a server's, or a local one.
+        name: the collection.
+        embedder: the model that its vectors are made with.
+        vector_name: a named vector; None is the collection's only, unnamed one.
+        accept: ``"same-space"`` lets vectors of the same space do that were made another way.
+        adopt: write the spec down for a collection that says nothing of its model, because the
+            caller knows that this model made its vectors. Size and distance are still checked.
+        create_options: for ``client.create_collection``, used only if the collection is new;
+            ``vectors_config`` and ``metadata`` are added to.
+
+    Raises:
+        SpecMismatchError: the vectors that are there go with another model; both are named.
+        SettingError: the collection has no such vector, compares vectors another way, or says
+            nothing of its model.
+        ModelError: the model can't be found, fetched, read or loaded.
+    """
+    wanted = guard.creation(embedder, vector_name, create_options)
+    if not client.collection_exists(name):
+        try:
+            client.create_collection(name, **wanted)
+        except Exception:
+            # Somebody else may have made it meanwhile; then it is checked as any other.
+            if not client.collection_exists(name):
+                raise
+    if adopt:
+        info = client.get_collection(name)
+        if metadata := guard.adoption(embedder, info, name, vector_name):
+            client.update_collection(name, metadata=metadata)
+    check_collection(client, name, embedder, vector_name=vector_name, accept=accept)
+
+
+def check_collection(
+    client: QdrantClient,
+    name: str,
+    embedder: OnnxEmbedder,
+    *,
+    vector_name: str | None = None,
+    accept: Literal["same-space"] | None = None,
+) -> None:
+    """Raise unless vectors of this model may join, or search, those of the collection.
+
+    Arguments and errors are those of `open_collection`; the client raises its own error for a
+    collection that does not exist.
+    """
+    guard.check(embedder, client.get_collection(name), name, vector_name, accept)
+
+
+async def aopen_collection(  # noqa: PLR0913  as open_collection
+    client: AsyncQdrantClient,
+    name: str,
+    embedder: OnnxEmbedder,
+    *,
+    vector_name: str | None = None,
+    accept: Literal["same-space"] | None = None,
+    adopt: bool = False,
+    **create_options: Any,
+) -> None:
+    """As `open_collection`, for the asynchronous client; the model is loaded in a thread."""
+    wanted = await asyncio.to_thread(guard.creation, embedder, vector_name, create_options)
+    if not await client.collection_exists(name):
+        try:
+            await client.create_collection(name, **wanted)
+        except Exception:
+            if not await client.collection_exists(name):
+                raise
+    if adopt:
+        info = await client.get_collection(name)
+        if metadata := guard.adoption(embedder, info, name, vector_name):
+            await client.update_collection(name, metadata=metadata)
+    await acheck_collection(client, name, embedder, vector_name=vector_name, accept=accept)
+
+
+async def acheck_collection(
+    client: AsyncQdrantClient,
+    name: str,
+    embedder: OnnxEmbedder,
+    *,
+    vector_name: str | None = None,
+    accept: Literal["same-space"] | None = None,
+) -> None:
+    """As `check_collection`, for the asynchronous client."""
+    info = await client.get_collection(name)
+    await asyncio.to_thread(guard.check, embedder, info, name, vector_name, accept)

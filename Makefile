@@ -1,6 +1,7 @@
 # make demo   answers from a real model, on a fresh machine with Python 3.11 or newer
 # make test   every test
 # make check  what CI asks beside the tests: style, types, layers, packages
+# make lowest the tests again, with the lowest versions that the packages declare
 # make clean  removes what these make
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
 INTEGRATIONS := $(patsubst %/pyproject.toml,%,$(wildcard integrations/*/pyproject.toml))
 PACKAGES := . $(INTEGRATIONS)
 
-.PHONY: demo test check clean
+.PHONY: demo test check lowest lowest-engine clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/demo.installed
@@ -24,6 +25,22 @@ check: $(VENV)/test.installed
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/python tests/packages.py $(PACKAGES)
+
+# Each in an environment of its own: the adapters' lowest versions don't go together.
+lowest: lowest-engine $(addprefix lowest-,$(notdir $(INTEGRATIONS)))
+
+LOWEST = $(VENV)/lowest/$(@:lowest-%=%)
+LOWEST_PIP = $(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet
+
+lowest-engine: $(VENV)/bin/python
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST_PIP) --editable . -r tests/lowest.txt
+	$(LOWEST)/bin/python -m pytest tests -m 'not weights' --ignore tests/together --ignore tests/test_examples.py $(ARGS)
+
+lowest-%: integrations/%/tests/lowest.txt $(VENV)/bin/python
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST_PIP) --editable . --editable integrations/$* -r $<
+	$(LOWEST)/bin/python -m pytest integrations/$* $(ARGS)
 
 clean:
 	rm -rf $(VENV) .demo dist

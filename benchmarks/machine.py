@@ -21,6 +21,12 @@ PACKAGES = (
     "torch",
     "transformers",
     "optimum-onnx",
+    "diskcache",
+    "langchain-core",
+    "llama-index-core",
+    "chromadb",
+    "haystack-ai",
+    "qdrant-client",
 )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from conftest import of_us
 
 import onnx_embeddings
 from onnx_embeddings import EngineConfig
@@ -44,7 +45,7 @@ def python(code: str, *arguments: object) -> subprocess.Popen[str]:
 def finished(process: subprocess.Popen[str]) -> str:
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    assert not err, err
+    assert not of_us(err), err
     return out.strip()
 
 

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from conftest import of_us
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +37,7 @@ def run(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def assert_fine(result: subprocess.CompletedProcess[str]) -> None:
-    assert (result.returncode, result.stderr, result.stdout) == (0, "", "fine\n")
+    assert (result.returncode, of_us(result.stderr), result.stdout) == (0, "", "fine\n")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

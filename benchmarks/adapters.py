@@ -1,6 +1,6 @@
 """What each adapter costs over the engine, in one process, in turns.
 
-    python -m benchmarks.adapters --model FOLDER --work FOLDER --out benchmarks/results/adapters.json
+    python -m benchmarks.adapters --model FOLDER --work FOLDER --out adapters.json
 
 1,000 real texts, each adapter by the call that its framework makes. Once with the model at work and
 no cache; a shared machine's noise is larger than most adapters' cost, so once more with all

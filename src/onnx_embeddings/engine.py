@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from onnx_embeddings import text
-from onnx_embeddings.cache import open_cache
 from onnx_embeddings.config import EngineConfig
 from onnx_embeddings.embedding import Embedding
 from onnx_embeddings.errors import ClosedError, SettingError
@@ -194,7 +193,7 @@ class Engine:
                 config = self._given.resolved()
                 lanes = config.lanes or available_processors()
                 self._config, self._limit = replace(config, lanes=lanes), LaneLimit(lanes)
-                self._cache = open_cache(self._config)
+                self._cache = _cache(self._config)
                 opened = lease(self._request, self._config)
                 # An engine that is dropped without close() gives its model back too.
                 self._give_back = weakref.finalize(self, release, opened.key, os.getpid())
@@ -233,6 +232,14 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def _cache(config: EngineConfig) -> VectorCache | None:
+    if config.cache is None:
+        return None
+    from onnx_embeddings.cache import open_cache
+
+    return open_cache(config)
 
 
 def _bar(total: int) -> AbstractContextManager[tqdm[Any]]:

@@ -37,19 +37,27 @@ def blocks(page: Path) -> list[str]:
     [page for page in PAGES if blocks(page) and page.name not in OF_FRAMEWORKS],
     ids=lambda p: p.name,
 )
-def test_the_code_of_a_page_prints_what_it_says(page: Path, models_home: Path) -> None:
-    for block in blocks(page):
-        expected = re.findall(r"^ *print\(.*\)  # (.*)$", block, re.MULTILINE)
-        result = subprocess.run(
-            [sys.executable, "-W", "error", "-c", block],
-            env=os.environ | {"ONNX_EMBEDDINGS_HOME": str(models_home)},
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
-        assert (result.returncode, result.stderr) == (0, "")
-        assert result.stdout.splitlines() == expected
+def test_the_code_of_a_page_prints_what_it_says(
+    page: Path, models_home: Path, tmp_path: Path
+) -> None:
+    expected = re.findall(r"^ *print\(.*\)  # (.*)$", "\n".join(blocks(page)), re.MULTILINE)
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "\n".join(blocks(page))],
+        cwd=tmp_path,
+        env=os.environ | {"ONNX_EMBEDDINGS_HOME": str(models_home)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.splitlines() == expected
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_nothing_is_left_to_be_filled_in(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert not re.findall(r"^[A-Z]+(?:_[A-Z]+)+$|TODO|FIXME", text, re.MULTILINE)
 
 
 def anchor(title: str) -> str:

@@ -472,3 +472,35 @@ def test_requests_say_how_they_differ() -> None:
     assert REQUEST.differences(REQUEST) == {}
     other = dataclasses.replace(REQUEST, dim=8, query_prompt=None)
     assert REQUEST.differences(other) == {"dim": (7, 8), "query_prompt": ("query: ", None)}
+
+
+# The guard in a file.
+
+
+def test_a_file_gets_the_spec_and_guards_it(tmp_path: Path) -> None:
+    file = tmp_path / "spec.json"
+    SPEC.check_file(file)
+    assert ModelSpec.from_dict(json.loads(file.read_text(encoding="utf-8"))) == SPEC
+    assert [path.name for path in tmp_path.iterdir()] == ["spec.json"]
+    SPEC.check_file(str(file))
+    with pytest.raises(SpecMismatchError, match=r"spec\.json holds vectors"):
+        dataclasses.replace(SPEC, weights="c" * 64).check_file(file, accept="same-space")
+    other = dataclasses.replace(SPEC, query_prompt="")
+    with pytest.raises(SpecMismatchError):
+        other.check_file(file)
+    other.check_file(file, accept="same-space")
+    assert ModelSpec.from_dict(json.loads(file.read_text(encoding="utf-8"))) == SPEC
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", '{"model": 5}', "\u00e9"])
+def test_a_file_that_holds_no_spec_is_refused_and_kept(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "spec.json"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(SettingError):
+        SPEC.check_file(file)
+    assert file.read_text(encoding="utf-8") == text
+
+
+def test_a_file_in_a_folder_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        SPEC.check_file(tmp_path / "missing" / "spec.json")

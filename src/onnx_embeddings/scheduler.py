@@ -11,8 +11,9 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -158,7 +159,11 @@ class Scheduler:
         """
         with self._changed:
             self._ending = True
-            self._changed.wait_for(lambda: not self._running, timeout=_LONGEST_END_SECONDS)
+            deadline = time.monotonic() + _LONGEST_END_SECONDS
+            while self._running and (left := deadline - time.monotonic()) > 0:
+                # Another Ctrl-C must not end the wait: the process would be aborted.
+                with suppress(KeyboardInterrupt):
+                    self._changed.wait(left)
 
     def _stay_if_ending(self) -> None:
         """Keep a daemon thread here, out of native code, until the process is gone."""

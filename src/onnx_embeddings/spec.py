@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Literal
 
 from onnx_embeddings.digests import digest
@@ -131,6 +135,39 @@ class ModelSpec:
                 differences={name: (there, here) for name, (here, there) in differences.items()},
                 same_space=same_space,
             )
+
+    def check_file(
+        self, file: str | os.PathLike[str], *, accept: Literal["same-space"] | None = None
+    ) -> None:
+        """As `check`, against the spec in a file; if there is none yet, this one is written there.
+
+        One line at the start of a program, for an index that can't hold the spec itself:
+        ``engine.spec.check_file("index/spec.json")``.
+
+        Args:
+            file: JSON, as `to_dict` gives it; its folder must exist.
+            accept: ``"same-space"`` lets the same space do.
+
+        Raises:
+            SpecMismatchError: the file has another spec.
+            SettingError: the file holds no spec that this version can read.
+            OSError: it can't be read or written.
+        """
+        try:
+            text = Path(file).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            part = Path(f"{os.fspath(file)}.{secrets.token_hex(4)}.part")
+            part.write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
+            try:
+                part.replace(file)
+            finally:
+                part.unlink(missing_ok=True)
+            return
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise SettingError("spec", text[:40], f"{file} is no JSON: {error}") from error
+        self.check(self.from_dict(values), where=os.fspath(file), accept=accept)
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON types, with `space` and `fingerprint` for people who read them."""

@@ -65,4 +65,6 @@ def _hint(value: object) -> str:
             return f"pass its {said}"
     if isinstance(value, list | tuple):
         return "texts must be a flat list of strings; join the parts first"
+    if isinstance(value, int) or (isinstance(value, float) and value == value):  # noqa: PLR0124  NaN
+        return "pass it as a text: str(value)"
     return "drop missing values before embedding, or replace them by ''"

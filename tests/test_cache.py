@@ -508,7 +508,7 @@ def test_damage_while_it_is_open_is_survived(
     expected = tiny.embed_documents(TEXTS)
     engine.embed_documents(TEXTS)
     assert engine.cache is not None
-    engine.cache.close_here()  # or SQLite would go on with the pages it has in memory
+    engine.cache.close_idle()  # or SQLite would go on with the pages it has in memory
     broken_page(engine.cache.folder / "cache.db")
     for _ in range(2):
         np.testing.assert_array_equal(engine.embed_documents(TEXTS), expected)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,14 @@ _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 _NO_FOLDERS = frozenset({"", "none", "off", "no", "0", "false"})  # words that mean None
 _MOST_DIGITS = 6
+_MOST_BYTES = 2**60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
     """How an engine works; equal vectors come out whatever is set here.
 
-    A field that is None takes its value when an engine is made: from the environment variable
+    A field that is None takes its value when an engine opens: from the environment variable
     named below, else the default named below.
 
     Attributes:
@@ -56,16 +57,19 @@ class EngineConfig:
         Raises:
             SettingError: a value cannot be used.
         """
-        folder = isinstance(self.cache, str | os.PathLike) and self.cache not in _NO_FOLDERS
-        if self.cache is not None and not folder:
+        if isinstance(self.cache, str) and self.cache.lower() == "auto":
+            object.__setattr__(self, "cache", "auto")
+        if self.cache is not None and not _names_a_folder(self.cache, but=_NO_FOLDERS):
             raise SettingError("cache", self.cache, "must be 'auto', None for none, or a folder")
         size = whole_number("cache_bytes", self.cache_bytes)
+        if size > _MOST_BYTES:
+            raise SettingError("cache_bytes", size, f"must be at most {_MOST_BYTES}")
         object.__setattr__(self, "cache_bytes", size)
         if self.lanes is not None:
             object.__setattr__(self, "lanes", whole_number("lanes", self.lanes))
         budget = whole_number("batch_tokens", self.batch_tokens)
         object.__setattr__(self, "batch_tokens", budget)
-        if self.home == "" or not isinstance(self.home, str | os.PathLike | None):
+        if self.home is not None and not _names_a_folder(self.home, but=("",)):
             raise SettingError("home", self.home, "must be a folder")
         if not isinstance(self.offline, bool | None):
             raise SettingError("offline", self.offline, "must be True or False")
@@ -84,6 +88,15 @@ class EngineConfig:
             if name not in known:
                 raise SettingError(name, value, f"no such option, there are {', '.join(known)}")
         return cls(**values)
+
+    def absolute(self) -> EngineConfig:
+        """The same configuration with folders that do not depend on the current one."""
+        cache = None if self.cache == "auto" else self.cache
+        return replace(
+            self,
+            home=_absolute(self.home),
+            cache=self.cache if cache is None else _absolute(cache),
+        )
 
     def resolved(self) -> EngineConfig:
         """This configuration with the environment read and the defaults of folders filled in.
@@ -115,6 +128,19 @@ class EngineConfig:
     def home_path(self) -> Path:
         """`home`, with the default filled in."""
         return _home() if self.home is None else _folder("home", self.home)
+
+
+def _absolute(folder: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
+    # A user's own folder stays as it is: it is the same from everywhere.
+    if folder is None or Path(folder).is_absolute() or Path(folder).parts[:1] == ("~",):
+        return folder
+    return Path(folder).absolute()
+
+
+def _names_a_folder(value: object, but: Collection[str]) -> bool:
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    return isinstance(value, str) and value.lower() not in but and "\0" not in value
 
 
 def _lanes() -> int | None:

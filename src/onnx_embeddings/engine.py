@@ -54,7 +54,7 @@ class Engine:
         if not isinstance(config, EngineConfig | None):
             raise SettingError("config", config, "must be an EngineConfig")
         self._request = request.absolute()
-        self._given = config or EngineConfig()
+        self._given = (config or EngineConfig()).absolute()
         self._lock = threading.Lock()
         self._lease: Lease | None = None
         self._cache: VectorCache | None = None
@@ -159,7 +159,7 @@ class Engine:
             self._closed = True
             self._lease = None
             if self._cache is not None:
-                self._cache.close_here()
+                self._cache.close_idle()
             self._cache = None
             if self._give_back is not None:
                 self._give_back()

@@ -126,6 +126,19 @@ class Store:
             lock.release()
 
 
+@contextmanager
+def exclusively(lock: Path) -> Iterator[None]:
+    """Hold a lock file, between threads and between processes.
+
+    Raises:
+        OSError: it can't be made.
+    """
+    from filelock import FileLock
+
+    with FileLock(lock):
+        yield
+
+
 def _write_and_rename(folder: Path, write: Callable[[Path], None]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     # The caller has the lock: a temporary folder of this name belongs to a writer that died.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sqlite3
 import threading
 import weakref
 from dataclasses import dataclass
@@ -12,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnx_embeddings.cache.access import Access
-from onnx_embeddings.cache.database import Busy, reason
-from onnx_embeddings.cache.values import decoded, encoded
+from onnx_embeddings.cache.database import reason
+from onnx_embeddings.cache.values import decoded, encoded, size_of
 from onnx_embeddings.errors import CacheError
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class VectorCache:
             limit: bytes that it may take.
         """
         self._access = Access(folder / _FOLDER, limit)
-        weakref.finalize(self, self._access.close_here)
+        weakref.finalize(self, self._access.close_idle)
         self._limit = limit
         self._lock = threading.Lock()
         self._used: list[int] = []  # rows whose use could not be noted yet
@@ -87,7 +86,7 @@ class VectorCache:
         """
         try:
             self._access.open()
-        except (OSError, sqlite3.Error, Busy) as error:
+        except Exception as error:
             raise CacheError(self.folder, reason(error)) from error
 
     def get_many(self, keys: Sequence[bytes], dim: int) -> tuple[list[int], Vectors]:
@@ -101,12 +100,14 @@ class VectorCache:
             The places, in order, of the M keys that were found, and (M, dim) float32.
         """
         rows: dict[bytes, tuple[int, bytes]] = {}
-        rows = self._access.attempt("read", lambda database: database.read(keys), rows)
+        longest = size_of(dim)
+        rows = self._access.attempt("read", lambda database: database.read(keys, longest), rows)
         values = {key: value for key, (_, value) in rows.items()}
         found, vectors = decoded(keys, values, dim)
         damaged = len(rows) - len(found)
         if damaged:
-            logger.warning("%s: %d damaged vectors are computed anew", self.folder, damaged)
+            level = logging.DEBUG if self._counts["damaged"] else logging.WARNING
+            logger.log(level, "%s: %d damaged vectors are computed anew", self.folder, damaged)
         self._count(hits=len(found), misses=len(keys) - len(found), damaged=damaged)
         self._note_use([rows[keys[place]][0] for place in found])
         return found, vectors
@@ -122,8 +123,15 @@ class VectorCache:
         self._access.attempt("write", lambda database: database.write(values), None)
 
     def clear(self) -> None:
-        """Forget all vectors, of all models and for all processes."""
-        self._access.attempt("write", lambda database: database.empty(), None)
+        """Forget all vectors, of all models and for all processes.
+
+        Raises:
+            CacheError: they could not be removed.
+        """
+        try:
+            self._access.clear()
+        except Exception as error:
+            raise CacheError(self.folder, f"can't be cleared: {reason(error)}") from error
 
     def stats(self) -> CacheStats:
         """What the cache holds and did."""
@@ -139,9 +147,9 @@ class VectorCache:
             **counts,
         )
 
-    def close_here(self) -> None:
-        """Close what this thread has open; it opens again when it is needed."""
-        self._access.close_here()
+    def close_idle(self) -> None:
+        """Close connections that nobody uses just now; others open when they are needed."""
+        self._access.close_idle()
 
     def _note_use(self, rows: list[int]) -> None:
         """Note that rows were used: now, or with the next call if somebody else writes."""
@@ -182,19 +190,17 @@ def open_cache(config: EngineConfig) -> VectorCache | None:
             except CacheError as error:
                 if named:
                     raise
-                logger.warning("%s", error)
+                # Engines come and go; one word about a folder is enough.
+                level = logging.DEBUG if folder in _warned_of else logging.WARNING
+                logger.log(level, "%s", error)
+                _warned_of.add(folder)
             _open[folder, config.cache_bytes] = cache
         return cache
 
 
 _open: weakref.WeakValueDictionary[tuple[Path, int], VectorCache] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
-
-
-def _before_fork() -> None:
-    # SQLite must not find, in the child, a connection that the parent opened.
-    for cache in list(_open.values()):
-        cache.close_here()
+_warned_of: set[Path] = set()
 
 
 def _after_fork() -> None:
@@ -203,4 +209,4 @@ def _after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_after_fork)

@@ -4,31 +4,37 @@ from __future__ import annotations
 
 import logging
 import os
-import sqlite3
+import shutil
+import stat
 import threading
 import time
-from contextlib import suppress
+import weakref
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from onnx_embeddings.cache.database import (
     FILE,
-    Busy,
     Database,
     connect,
     is_damage,
     patiently,
     reason,
 )
+from onnx_embeddings.store import exclusively
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     Result = TypeVar("Result")
 
+    Identity = tuple[int, int, int]
+    """Device, inode and kind of file: another one, another database."""
+
 logger = logging.getLogger(__name__)
 
 _REST_S = 30.0  # without the database, after it failed
+_LONGEST_WAIT_S = 10.0
 
 
 class Access:
@@ -52,43 +58,48 @@ class Access:
         self.folder = folder
         self.failures = 0
         self._limit = limit
+        self._aside = folder / "damaged"
         self._lock = threading.RLock()
         self._counting = threading.Lock()
         self._database: Database | None = None
-        self._identity: tuple[int, int, int] | None = None
-        self._resting_until = {"read": 0.0, "write": 0.0}
+        self._identity: Identity | None = None
+        self._resting_until: dict[str, float] = {}
         self._said = False
+        _all.add(self)
 
     def open(self) -> None:
         """Open the database now.
 
         Raises:
-            OSError: the folder can't be made or used.
-            sqlite3.Error: the database can't be.
+            Exception: of the operating system or of SQLite: the database can't be opened.
         """
         try:
-            self._opened()
-        except (OSError, sqlite3.Error, Busy):
-            self._rest("read")
-            self._rest("write")
+            with forks.apart():
+                self._opened()
+        except Exception:
             self._said = True
+            for what in ("read", "touch", "write"):
+                self._rest(what)
+            self._count()
             raise
 
     def attempt(self, what: str, work: Callable[[Database], Result], otherwise: Result) -> Result:
         """Do something with the database, or do without: counted, and the first time logged.
 
         Args:
-            what: ``"read"`` or ``"write"``: when one fails, the other may go on.
+            what: ``"read"``, ``"touch"`` or ``"write"``: when one fails, the others may go on.
             work: with the database.
             otherwise: the result where there is none.
         """
-        if time.monotonic() < self._resting_until[what]:
+        if time.monotonic() < self._resting_until.get(what, 0):
             self._count()
             return otherwise
         try:
-            return patiently(lambda: self._mended(work))
-        except (OSError, sqlite3.Error, Busy) as error:
+            with forks.apart():
+                return patiently(lambda: self._mended(work))
+        except Exception as error:  # noqa: BLE001  whatever it is, a cache is no reason to fail
             self._rest(what)
+            self._count()
             logger.log(
                 logging.DEBUG if self._said else logging.WARNING,
                 "cache of vectors %s can't be used for now, going on without: %s",
@@ -98,19 +109,39 @@ class Access:
             self._said = True
             return otherwise
 
-    def close_here(self) -> None:
-        """Close the connection of this thread; it opens again when it is needed."""
+    def clear(self) -> None:
+        """Begin anew; also if the disk is full, and whatever failed before.
+
+        Raises:
+            Exception: of the operating system or of SQLite: it can't be done.
+        """
+        with forks.apart(), self._lock:
+            database = self._opened()
+            try:
+                with exclusively(self.folder / "lock"):
+                    self._drop()
+                    for file in self._files():
+                        file.unlink(missing_ok=True)
+            except PermissionError:  # where files in use can't be removed
+                with database.borrowed():
+                    patiently(database.empty)
+            shutil.rmtree(self._aside, ignore_errors=True)
+            self._made()
+            self._resting_until.clear()
+
+    def close_idle(self) -> None:
+        """Close the connections that nobody uses; others open when they are needed."""
         database = self._database
         if database is not None:
-            database.close()
+            database.close_idle()
 
     def bytes_on_disk(self) -> int:
-        """What the files of the database take."""
-        return sum(_size(file) for file in self._files())
+        """What all files in the folder take."""
+        files = [*self.folder.glob("*"), *self._aside.glob("*")]
+        return sum(_size(file) for file in files)
 
     def _rest(self, what: str) -> None:
         self._resting_until[what] = time.monotonic() + _REST_S
-        self._count()
 
     def _count(self) -> None:
         with self._counting:
@@ -119,14 +150,18 @@ class Access:
     def _mended(self, work: Callable[[Database], Result]) -> Result:
         database = self._opened()
         try:
-            return work(database)
+            with database.borrowed():
+                return work(database)
         except Exception as error:
             if not is_damage(error):
                 raise
             with self._lock:
                 if database is self._database:
-                    self._set_aside(error)
-            return work(self._opened())
+                    self._set_aside(error, self._identity)
+                    self._drop()
+        database = self._opened()
+        with database.borrowed():
+            return work(database)
 
     def _opened(self) -> Database:
         database = self._database
@@ -134,9 +169,8 @@ class Access:
             return database
         with self._lock:
             if self._database is not None and self._identity != _identity(self.folder):
-                logger.warning("%s was removed or replaced: begun anew", self.folder)
-                self.close_here()
-                self._database = None
+                logger.warning("%s was cleared, removed or replaced: begun anew", self.folder)
+                self._drop()
             return self._database or self._made()
 
     def _made(self) -> Database:
@@ -146,45 +180,122 @@ class Access:
         with suppress(FileExistsError):
             # For the user only: from a vector its text can be guessed.
             self.folder.mkdir(mode=0o700)
+        found = _identity(self.folder)
         try:
             database = patiently(lambda: connect(self.folder, self._limit))
         except Exception as error:
             if not (is_damage(error) or (self.folder / FILE).is_dir()):
                 raise
-            self._set_aside(error)
+            self._set_aside(error, found)
             database = patiently(lambda: connect(self.folder, self._limit))
         self._database, self._identity = database, _identity(self.folder)
         return database
 
-    def _set_aside(self, error: Exception) -> None:
-        """Move a damaged database out of the way; one that was moved before is replaced."""
-        aside = self.folder / "damaged"
-        logger.warning("%s is damaged (%s): moved to %s", self.folder / FILE, str(error), aside)
-        self.close_here()
+    def _drop(self) -> None:
+        if self._database is not None:
+            self._database.end()
         self._database = None
-        aside.mkdir(exist_ok=True)
-        # The log before the database: a new database must never meet an old log.
-        for file in self._files():
-            target = aside / file.name
-            if target.is_dir():
-                target.rename(aside / f"{file.name}.{time.time_ns()}")
-            with suppress(FileNotFoundError):
-                file.replace(target)
+
+    def _set_aside(self, error: Exception, found: Identity | None) -> None:
+        """Move a damaged database out of the way, unless another process has done it by now.
+
+        One that was moved before is replaced.
+        """
+        with exclusively(self.folder / "lock"):
+            if _identity(self.folder) != found:
+                return
+            logger.warning(
+                "%s is damaged (%s): moved to %s", self.folder / FILE, str(error), self._aside
+            )
+            shutil.rmtree(self._aside, ignore_errors=True)
+            self._aside.mkdir(exist_ok=True)
+            # The log before the database: a new database must never meet an old log.
+            for file in self._files():
+                with suppress(FileNotFoundError):
+                    file.replace(self._aside / file.name)
 
     def _files(self) -> list[Path]:
         return [self.folder / f"{FILE}{suffix}" for suffix in ("-wal", "-shm", "")]
 
 
-def _identity(folder: Path) -> tuple[int, int, int] | None:
+class Forks:
+    """Keeps forks and SQLite apart.
+
+    A child that is made while another thread is in SQLite inherits the record of its locks, and
+    finds the database locked for ever.
+    """
+
+    def __init__(self) -> None:
+        """Nothing runs."""
+        self._changed = threading.Condition()
+        self._running = 0
+        self._forking = 0
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Do something in SQLite, not during a fork."""
+        with self._changed:
+            while self._forking:
+                self._changed.wait()
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+    def before(self) -> None:
+        """Let what runs come to its end, and start nothing more."""
+        with self._changed:
+            self._forking += 1
+            # Bounded: the thread that forks may itself be in the middle of something.
+            self._changed.wait_for(lambda: not self._running, timeout=_LONGEST_WAIT_S)
+
+    def after(self) -> None:
+        """Go on, in the parent."""
+        with self._changed:
+            self._forking -= 1
+            self._changed.notify_all()
+
+
+forks = Forks()
+_all: weakref.WeakSet[Access] = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    forks.before()
+    # SQLite must not find, in the child, a connection that the parent opened.
+    for access in list(_all):
+        access.close_idle()
+
+
+def _after_in_parent() -> None:
+    forks.after()
+
+
+def _after_in_child() -> None:
+    global forks  # noqa: PLW0603  a thread of the parent may have its lock
+    forks = Forks()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child
+    )
+
+
+def _identity(folder: Path) -> Identity | None:
     try:
         status = os.stat(folder / FILE)  # noqa: PTH116  for every text, so the faster way
     except OSError:
         return None
-    return status.st_dev, status.st_ino, status.st_mode
+    return status.st_dev, status.st_ino, stat.S_IFMT(status.st_mode)
 
 
 def _size(file: Path) -> int:
     try:
-        return file.stat().st_size
+        status = file.stat()
     except OSError:
         return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import threading
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import diskcache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     Result = TypeVar("Result")
@@ -27,9 +28,35 @@ _PATIENCE_S = 5.0  # for others who write; a window of texts is written in a few
 _LARGEST_LOG = 2**23  # bytes of the write-ahead log, beside the database
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_MOST_IDLE = 4  # connections that wait for the next who asks
+_DELETED_AT_ONCE = 2000
+
+# Set on every connection, whatever the database says of itself.
+_PRAGMAS = {
+    "auto_vacuum": 1,  # what is deleted gives its room back
+    "cache_size": 256,  # pages of 4 KiB
+    "journal_mode": "wal",
+    "journal_size_limit": _LARGEST_LOG,
+    "mmap_size": 0,  # a mapped file that somebody cuts kills the process
+    "synchronous": 1,
+}
+# All that diskcache makes. A database with more in it, a trigger or a setting, is not one of ours.
+_TABLES = {
+    *(("table", name) for name in ("Settings", "Cache")),
+    *(("index", f"Cache_{name}") for name in ("key_raw", "expire_time", "access_time")),
+    *(("trigger", f"Settings_count_{name}") for name in ("insert", "delete")),
+    *(("trigger", f"Settings_size_{name}") for name in ("insert", "update", "delete")),
+    ("index", "sqlite_autoindex_Settings_1"),
+}
+_SETTINGS = {*diskcache.DEFAULT_SETTINGS, "sqlite_journal_size_limit"}
+_SETTINGS |= {"count", "size", "hits", "misses"}
 
 Busy = diskcache.Timeout
 """Raised at once while somebody else writes."""
+
+
+class NotOursError(Exception):
+    """The file is a database, but no cache of this package."""
 
 
 class BytesOnly(diskcache.Disk):  # type: ignore[misc]  # untyped
@@ -60,22 +87,107 @@ class BytesOnly(diskcache.Disk):  # type: ignore[misc]  # untyped
 
 
 class Database(diskcache.Cache):  # type: ignore[misc]  # untyped
-    """diskcache's table, with many keys to a statement: one by one costs five times as much."""
+    """diskcache's table, with many keys to a statement: one by one costs five times as much.
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
+    Other than diskcache's own, connections belong to no thread: `borrowed` takes one for a while.
+    """
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        """Open the database of a folder, and make it if it is not there."""
+        self._pool = threading.Lock()
+        self._idle: list[sqlite3.Connection] = []
+        self._ended = False
         try:
-            super().__init__(*arguments, **settings)
+            super().__init__(
+                str(folder),
+                timeout=0,
+                disk=BytesOnly,
+                size_limit=limit,
+                cull_limit=0,  # ours looks at the size once a transaction, when it is right
+                eviction_policy="least-recently-used",
+                statistics=0,
+                tag_index=0,
+                **{f"sqlite_{name}": value for name, value in _PRAGMAS.items()},
+            )
+        finally:
+            with suppress(AttributeError):  # interrupted before there was one
+                self.close()
+
+    @property
+    def _con(self) -> sqlite3.Connection:
+        con: sqlite3.Connection | None = getattr(self._local, "con", None)
+        if con is None:
+            path = f"{self._directory}/{FILE}"
+            con = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+            self._local.con = con
+            for name in ("cache_size", "journal_size_limit", "mmap_size", "synchronous"):
+                con.execute(f"PRAGMA {name} = {_PRAGMAS[name]}")
+        return con
+
+    @contextmanager
+    def borrowed(self) -> Iterator[None]:
+        """Use a connection in this thread; then it waits for whoever comes next."""
+        with self._pool:
+            if self._idle:
+                self._local.con = self._idle.pop()
+        try:
+            yield
+        finally:
+            con = self._local.__dict__.pop("con", None)
+            if con is not None and not self._kept(con):
+                con.close()
+
+    def _kept(self, con: sqlite3.Connection) -> bool:
+        with self._pool:
+            keep = not self._ended and len(self._idle) < _MOST_IDLE and not con.in_transaction
+            if keep:
+                self._idle.append(con)
+            return keep
+
+    def close_idle(self) -> None:
+        """Close the connections that nobody uses."""
+        with self._pool:
+            idle, self._idle = self._idle, []
+        for con in idle:
+            con.close()
+
+    def end(self) -> None:
+        """Close all connections, those in use when they are given back."""
+        self._ended = True
+        self.close_idle()
+
+    @contextmanager
+    def _transact(self, retry: object = False, filename: object = None) -> Iterator[Any]:  # noqa: ARG002, FBT002
+        # diskcache's own begins outside of its try, so that an interrupt leaves the lock held,
+        # takes every error at the beginning for a lock, and rolls back what SQLite, with a full
+        # disk, has rolled back itself.
+        con = self._con
+        if con.in_transaction:
+            yield con.execute, _nothing
+            return
+        try:
+            try:
+                con.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if _code(error) in _BUSY:
+                    raise diskcache.Timeout from None
+                raise
+            yield con.execute, _nothing
+            con.execute("COMMIT")
         except BaseException:
-            self.close()  # a connection is in a cycle, so it would stay open until it is collected
+            _roll_back(con)
             raise
 
-    def read(self, keys: Sequence[bytes]) -> dict[bytes, tuple[int, bytes]]:
+    def read(self, keys: Sequence[bytes], longest: int) -> dict[bytes, tuple[int, bytes]]:
         """Key -> (row, value) of those that are there; any kind of foreign value is ``b""``."""
         found = {}
         for chunk in _chunks(keys):
-            marks = ",".join("?" * len(chunk))
-            query = f"SELECT key, rowid, mode, filename, value FROM Cache WHERE raw = 1 AND key IN ({marks})"  # noqa: E501, S608  marks only
-            for key, row, mode, filename, value in self._sql(query, chunk):
+            query = (
+                "SELECT key, rowid, mode, filename,"  # noqa: S608  marks only
+                " CASE WHEN length(value) <= ? THEN value END"
+                f" FROM Cache WHERE raw = 1 AND key IN ({_marks(chunk)})"
+            )
+            for key, row, mode, filename, value in self._sql(query, (longest, *chunk)):
                 try:
                     found[key] = row, self._disk.fetch(mode, filename, value, read=False)
                 except TypeError:
@@ -84,56 +196,83 @@ class Database(diskcache.Cache):  # type: ignore[misc]  # untyped
 
     def touch(self, rows: Sequence[int]) -> bool:
         """Note that these rows are the ones used last; False if somebody else writes just now."""
-        now = time.time()
         try:
             with self.transact():
-                for chunk in _chunks(rows):
-                    marks = ",".join("?" * len(chunk))
-                    query = f"UPDATE Cache SET access_time = ? WHERE rowid IN ({marks})"  # noqa: S608
-                    self._sql(query, (now, *chunk))
+                self._use("rowid", rows)
         except diskcache.Timeout:
             return False
         return True
 
     def write(self, values: Sequence[tuple[bytes, bytes]]) -> None:
-        """Keep values, then make room if they are too many."""
+        """Keep values, in one transaction; then make room, if they are too many."""
         with self.transact():
             for key, value in values:
                 self.set(key, value)
-        if self.volume() > self.size_limit:
-            self.cull()
+            if self._now() > time.time() + 1:  # the clock was set back
+                self._use("key", [key for key, _ in values])
+        # Bounded, so that a limit that was lowered does not stop one caller for long.
+        at_most = _DELETED_AT_ONCE + 2 * len(values)
+        while at_most > 0 and (excess := self._excess()):
+            number = min(excess, at_most)
+            self._delete("SELECT rowid FROM Cache ORDER BY access_time LIMIT ?", number)
+            at_most -= number
 
     def rows(self) -> int:
         """How many values there are."""
         return len(self)
 
     def empty(self) -> None:
-        """Delete all rows."""
-        with self.transact():
-            self._sql("DELETE FROM Cache")
+        """Delete all rows, some at a time, so that the log stays small."""
+        while self._delete("SELECT rowid FROM Cache LIMIT ?", _DELETED_AT_ONCE):
+            pass
         self._sql("PRAGMA wal_checkpoint(TRUNCATE)")  # the log, too, gives its room back
+
+    def _use(self, column: str, values: Sequence[Any]) -> None:
+        now = self._now()
+        for chunk in _chunks(values):
+            query = f"UPDATE Cache SET access_time = ? WHERE {column} IN ({_marks(chunk)})"  # noqa: S608
+            self._sql(query, (now, *chunk))
+
+    def _now(self) -> float:
+        """The time; later than every note of use, also if the clock was set back."""
+        ((newest,),) = self._sql("SELECT max(access_time) FROM Cache").fetchall()
+        return max(time.time(), newest or 0.0)
+
+    def _excess(self) -> int:
+        """About how many rows are too many."""
+        ((pages,),) = self._sql("PRAGMA page_count").fetchall()
+        size, rows = pages * self._page_size, len(self)
+        return (
+            int((size - self.size_limit) * rows / size) + 1
+            if size > self.size_limit and rows
+            else 0
+        )
+
+    def _delete(self, which: str, number: int) -> int:
+        with self.transact():
+            return int(self._sql(f"DELETE FROM Cache WHERE rowid IN ({which})", (number,)).rowcount)  # noqa: S608
 
 
 def connect(folder: Path, limit: int) -> Database:
-    """Open the database of a folder, and make it if it is not there."""
-    # diskcache waits up to a minute for a lock at each of its first statements: ask once before.
+    """Open the database of a folder, and make it if it is not there.
+
+    Raises:
+        NotOursError: there is more in it than a cache has.
+    """
+    # diskcache believes what it finds, and waits up to a minute for a lock at each of its first
+    # statements: look and ask once before.
     first = sqlite3.connect(folder / FILE, timeout=_PATIENCE_S, isolation_level=None)
     with closing(first):
         first.execute("BEGIN IMMEDIATE")
+        tables = set(first.execute("SELECT type, name FROM sqlite_master"))
+        if strange := tables - _TABLES:
+            raise NotOursError(f"it holds {sorted(strange)}")
+        if ("table", "Settings") in tables:
+            settings = {key for (key,) in first.execute("SELECT key FROM Settings")}
+            if strange := settings - _SETTINGS:
+                raise NotOursError(f"it has settings {sorted(map(str, strange))}")
         first.execute("ROLLBACK")
-    return Database(
-        str(folder),
-        timeout=0,
-        disk=BytesOnly,
-        size_limit=limit,
-        cull_limit=0,  # its culling at each value looks at a size that is old within a transaction
-        eviction_policy="least-recently-used",
-        statistics=0,
-        tag_index=0,
-        sqlite_mmap_size=0,  # a mapped file that somebody cuts kills the process
-        sqlite_cache_size=1024,  # pages of 4 KiB, for each thread
-        sqlite_journal_size_limit=_LARGEST_LOG,
-    )
+    return Database(folder, limit)
 
 
 def patiently(work: Callable[[], Result]) -> Result:
@@ -159,8 +298,9 @@ def is_damage(error: Exception) -> bool:
     """Whether an error says that the database is not one of ours, or not any more."""
     if isinstance(error, sqlite3.Error):
         return _code(error) in _DAMAGED
-    # Settings of another shape, which diskcache trusts, break it in many ways.
-    return not isinstance(error, OSError | MemoryError | diskcache.Timeout)
+    # Settings and rows of another shape break diskcache in these ways.
+    odd = NotOursError | AssertionError | AttributeError | KeyError | TypeError | ValueError
+    return isinstance(error, odd)
 
 
 def reason(error: Exception) -> str:
@@ -170,3 +310,16 @@ def reason(error: Exception) -> str:
 
 def _chunks(items: Sequence[Any]) -> list[Sequence[Any]]:
     return [items[first : first + _CHUNK] for first in range(0, len(items), _CHUNK)]
+
+
+def _marks(items: Sequence[Any]) -> str:
+    return ",".join("?" * len(items))
+
+
+def _nothing(_: object) -> None:
+    """What diskcache calls with the name of a file to clean up; there are none."""
+
+
+def _roll_back(con: sqlite3.Connection) -> None:
+    if con.in_transaction:
+        con.execute("ROLLBACK")

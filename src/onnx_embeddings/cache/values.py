@@ -46,7 +46,7 @@ def decoded(
         The places, in order, of the M keys whose value is right, and (M, dim) float32.
     """
     start = _start(dim)
-    size = _HEADER.size + 4 * dim
+    size = size_of(dim)
     found, parts = [], []
     for place, key in enumerate(keys):
         value = values.get(key, b"")
@@ -61,6 +61,11 @@ def decoded(
         vectors = vectors[finite]
         found = [place for place, good in zip(found, finite, strict=True) if good]
     return found, vectors.astype(np.float32, copy=False)
+
+
+def size_of(dim: int) -> int:
+    """Bytes of a value."""
+    return _HEADER.size + 4 * dim
 
 
 def _start(dim: int) -> bytes:

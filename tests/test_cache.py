@@ -11,6 +11,7 @@ import stat
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import diskcache
@@ -565,7 +566,6 @@ def test_a_default_folder_that_cannot_be_used_is_said_once_and_done_without(
         assert engine.cache is not None
         assert engine.cache.stats().errors > 0
         assert engine.cache.stats().vectors == 0
-    for engine in engines:
         engine.close()
     said = [message for message in warnings(caplog) if "vectors" in message]
     assert len(said) == 1
@@ -634,6 +634,209 @@ def test_a_name_that_diskcache_would_rewrite_is_refused(
     made = open_cache(EngineConfig(cache=odd).resolved())
     assert made is not None
     assert (odd / "vectors-1" / "cache.db").is_file()
+
+
+# What was found by review.
+
+
+def test_a_full_disk_is_no_damage(cache: VectorCache, caplog: pytest.LogCaptureFixture) -> None:
+    """In the middle of a large transaction SQLite rolls back by itself."""
+    cache.put_many([key(1)], some(1))
+    held = cache._access._opened()
+
+    def full(_: object) -> None:
+        with held.transact():
+            held._sql("ROLLBACK")
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+
+    cache._access.attempt("write", full, None)
+    assert "disk is full" in caplog.text
+    assert "damaged" not in caplog.text
+    assert cache.get_many([key(1)], DIM)[0] == [0]
+
+
+def test_what_cannot_be_noted_is_still_found(
+    cache: VectorCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.put_many([key(1)], some(1))
+
+    def full(*_: object) -> bool:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(database.Database, "touch", full)
+    for _ in range(3):
+        assert cache.get_many([key(1)], DIM)[0] == [0]
+
+
+def can_write(cache: VectorCache) -> bool:
+    connection = sqlite3.connect(cache.folder / "cache.db", timeout=0, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:
+        return False
+    finally:
+        connection.close()
+    return True
+
+
+def test_an_interrupt_leaves_no_lock(cache: VectorCache) -> None:
+    held = cache._access._opened()
+    with suppress(KeyboardInterrupt), held.borrowed(), held.transact():
+        assert not can_write(cache)
+        raise KeyboardInterrupt
+    assert can_write(cache)
+    with held.borrowed():
+        begun = held.transact()
+        begun.__enter__()  # and the interrupt comes before the with statement has it
+        assert not can_write(cache)
+    assert can_write(cache)
+    cache.put_many([key(1)], some(1))
+    assert cache.get_many([key(1)], DIM)[0] == [0]
+
+
+def test_what_another_process_has_begun_anew_is_not_moved(cache: VectorCache) -> None:
+    cache.put_many([key(1)], some(1))
+    cache._access._set_aside(ValueError("it was damaged"), (0, 0, 0))
+    assert cache.get_many([key(1)], DIM)[0] == [0]
+    assert not (cache.folder / "damaged").exists()
+
+
+def test_clearing_removes_what_was_moved_aside_too(folder: Path) -> None:
+    (folder / "vectors-1").mkdir(parents=True)
+    (folder / "vectors-1" / "cache.db").write_bytes(b"no database" * 100_000)
+    cache = VectorCache(folder, 2**24)
+    cache.open()
+    assert cache.stats().bytes_on_disk > 1_000_000
+    cache.clear()
+    assert cache.stats().bytes_on_disk < 200_000
+    assert not (folder / "vectors-1" / "damaged").exists()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_clearing_works_also_after_a_failure_or_says_that_it_can_not(
+    cache: VectorCache, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "_REST_S", 1000.0)
+    cache.put_many([key(1)], some(1))
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(database.Database, "write", full)
+        cache.put_many([key(2)], some(1))
+    cache.clear()
+    assert cache.stats().vectors == 0
+    cache.put_many([key(2)], some(1))
+    assert cache.get_many([key(1), key(2)], DIM)[0] == [1]
+    shutil.rmtree(folder)
+    folder.write_text("no folder", encoding="utf-8")
+    with pytest.raises(CacheError, match="can't be cleared"):
+        cache.clear()
+
+
+def test_others_notice_that_it_was_cleared(cache: VectorCache, folder: Path) -> None:
+    other = VectorCache(folder, 2**24)
+    other.put_many([key(1)], some(1))
+    cache.clear()
+    assert other.get_many([key(1)], DIM)[0] == []
+    other.put_many([key(2)], some(1))
+    assert cache.get_many([key(2)], DIM)[0] == [0]
+
+
+HOSTILE = {
+    "a trigger": "CREATE TRIGGER t AFTER INSERT ON Cache BEGIN DELETE FROM Cache; END",
+    "a view": "CREATE VIEW v AS SELECT * FROM Cache",
+    "a table": "CREATE TABLE t (x)",
+    "another folder": "INSERT INTO Settings VALUES ('_directory', '{elsewhere}')",
+    "a pragma": "INSERT INTO Settings VALUES ('sqlite_query_only', 1)",
+    "a key that is no text": "INSERT INTO Settings VALUES (x'00', 1)",
+}
+
+
+@pytest.mark.parametrize("statement", HOSTILE.values(), ids=list(HOSTILE))
+def test_a_database_with_more_in_it_is_none_of_ours(
+    statement: str, cache: VectorCache, folder: Path, tmp_path: Path
+) -> None:
+    cache.put_many([key(1)], some(1))
+    elsewhere = tmp_path / "elsewhere"
+    sql(cache, statement.format(elsewhere=elsewhere))
+    other = VectorCache(folder, 2**24)
+    other.open()
+    assert not elsewhere.exists()
+    assert (cache.folder / "damaged" / "cache.db").exists()
+    other.put_many([key(2)], some(1))
+    assert other.get_many([key(1), key(2)], DIM)[0] == [1]
+
+
+def test_settings_of_the_database_are_not_followed(cache: VectorCache, folder: Path) -> None:
+    for name, value in (
+        ("sqlite_journal_mode", "off"),
+        ("sqlite_mmap_size", 2**26),
+        ("cull_limit", 9),
+    ):
+        sql(cache, "UPDATE Settings SET value = ? WHERE key = ?", value, name)
+    other = VectorCache(folder, 2**24)
+    held = other._access._opened()
+    assert held.cull_limit == 0
+    with held.borrowed():
+        assert held._sql("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert held._sql("PRAGMA mmap_size").fetchone() == (0,)
+
+
+def test_a_clock_that_was_set_back_harms_nobody(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = VectorCache(folder, 300_000)
+    for first in range(0, 4000, 500):
+        cache.put_many([key(n) for n in range(first, first + 500)], some(500))
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
+    cache.put_many([key(n) for n in range(9000, 9100)], some(100))
+    assert cache.get_many([key(n) for n in range(9000, 9100)], DIM)[0] == list(range(100))
+
+
+def test_a_limit_that_was_lowered_takes_no_caller_for_long(folder: Path) -> None:
+    large = VectorCache(folder, 2**26)
+    for first in range(0, 20_000, 1000):
+        large.put_many([key(n) for n in range(first, first + 1000)], some(1000))
+    small = VectorCache(folder, 200_000)
+    left = [small.stats().vectors]
+    for number in range(20):
+        small.put_many([key(30_000 + number)], some(1))
+        left.append(small.stats().vectors)
+    assert left[0] == 20_000
+    assert left[1] > 15_000  # some at a time
+    assert left[-1] < 2000
+
+
+def test_a_thousand_short_threads_leave_a_few_connections(cache: VectorCache) -> None:
+    cache.put_many([key(1)], some(1))
+    for _ in range(20):
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(lambda _: cache.get_many([key(1)], DIM), range(48)))
+    assert len(cache._access._opened()._idle) <= 4
+    cache.close_idle()
+    assert cache._access._opened()._idle == []
+
+
+def test_a_bar_moves_with_known_texts_too(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tqdm
+
+    texts = [f"text {n}" for n in range(3000)]
+    engine.embed_documents(texts)
+    steps: list[float] = []
+
+    class Bar(tqdm.tqdm):  # type: ignore[type-arg]  # it is no generic class at run time
+        def update(self, n: float | None = 1) -> bool | None:
+            steps.append(n or 0)
+            return super().update(n)
+
+    monkeypatch.setattr(tqdm, "tqdm", Bar)
+    engine.embed_documents(texts, progress=True)
+    assert sum(steps) == 3000
+    assert len([step for step in steps if step]) == 3
 
 
 # Many at a time.

@@ -175,6 +175,75 @@ def test_a_child_goes_on_when_the_parent_has_gone(tiny_folder: Path, folder: Pat
         assert engine.stats().cached_texts == 200
 
 
+WRITE_AND_FORK = """
+import os, sys, threading, time
+from pathlib import Path
+import numpy as np
+from onnx_embeddings.cache import VectorCache
+cache = VectorCache(Path(sys.argv[1]), 2**26)
+cache.open()
+going = True
+def write():
+    number = 0
+    while going:
+        number += 1
+        keys = [(number * 1000 + n).to_bytes(32, "little") for n in range(300)]
+        cache.put_many(keys, np.ones((300, 6), np.float32))
+threads = [threading.Thread(target=write) for _ in range(2)]
+for thread in threads:
+    thread.start()
+children = []
+for number in range(20):
+    time.sleep(0.02)
+    child = os.fork()
+    if not child:
+        mine = VectorCache(Path(sys.argv[1]), 2**26)
+        key = number.to_bytes(32, "big")
+        mine.put_many([key], np.full((1, 6), number, np.float32))
+        found = mine.get_many([key], 6)[0] == [0]
+        os._exit(0 if found and not mine.stats().errors else 1)
+    children.append(child)
+results = [os.waitpid(child, 0)[1] for child in children]
+going = False
+for thread in threads:
+    thread.join()
+print(results.count(0), cache.stats().errors)
+"""
+
+
+@posix
+def test_children_work_that_are_made_while_threads_write(folder: Path) -> None:
+    assert finished(python(WRITE_AND_FORK, folder)) == "20 0"
+
+
+DAMAGED_START = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from onnx_embeddings.cache import VectorCache
+while time.time() < float(sys.argv[3]):
+    time.sleep(0.001)
+cache = VectorCache(Path(sys.argv[1]), 2**26)
+cache.open()
+cache.put_many([int(sys.argv[2]).to_bytes(32, "little")], np.ones((1, 6), np.float32))
+print(cache.stats().errors)
+"""
+
+
+def test_processes_that_meet_a_damaged_database_begin_one_anew(folder: Path) -> None:
+    import time
+
+    (folder / "vectors-1").mkdir(parents=True)
+    (folder / "vectors-1" / "cache.db").write_bytes(b"this is no database " * 1000)
+    start = time.time() + 2.5
+    processes = [python(DAMAGED_START, folder, number, start) for number in range(10)]
+    outputs = [process.communicate(timeout=100) for process in processes]
+    assert [process.returncode for process in processes] == [0] * 10
+    assert {out.strip() for out, _ in outputs} == {"0"}
+    assert len([err for _, err in outputs if "damaged" in err]) == 1
+    assert VectorCache(folder, 2**26).get_many([key(n) for n in range(10)], DIM)[0] == [*range(10)]
+
+
 def in_a_child(work: Any) -> None:
     """Run something in a fork that may spoil itself."""
     child = os.fork()

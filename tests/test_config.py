@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import onnx_embeddings
-from onnx_embeddings import EngineConfig
+from onnx_embeddings import Engine, EngineConfig, ModelRequest
 from onnx_embeddings.errors import SettingError
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 BAD: dict[str, list[Any]] = {
-    "cache": [False, True, 0, "", "off", "none", b"folder", ["folder"]],
-    "cache_bytes": [0, -1, 1.5, "1", True, None, [], 1e30],
+    "cache": [False, True, 0, "", "off", "None", "OFF", "a\0b", b"folder", ["folder"]],
+    "cache_bytes": [2**63, 0, -1, 1.5, "1", True, None, [], 1e30],
     "lanes": [0, -1, 1.0, "2", True, False, [], float("inf")],
     "batch_tokens": [0, -1, 512.0, "512", True, None, [], 1e30],
-    "home": ["", 5, b"home", True, ["home"], object()],
+    "home": ["", "a\0b", 5, b"home", True, ["home"], object()],
     "offline": ["yes", "0", "false", "", 1, 0, [], "1"],
 }
 
@@ -292,3 +292,20 @@ def test_the_cache_is_what_was_given_or_what_the_environment_says(
     if environment is not None:
         monkeypatch.setenv(CACHE, environment)
     assert EngineConfig(cache=given).resolved().cache == resolved
+
+
+def test_folders_are_those_of_where_an_engine_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+    monkeypatch.chdir(here)
+    config = EngineConfig(cache="vectors", home="home")
+    engine = Engine(ModelRequest(model="./model"), config)
+    monkeypatch.chdir(there)
+    assert engine.config == EngineConfig(cache=here / "vectors", home=here / "home")
+    assert engine.config.resolved().cache == here / "vectors"
+    for same in (EngineConfig(), EngineConfig(cache=None, home="~/x"), EngineConfig(cache="AUTO")):
+        assert same.absolute() == same
+    assert EngineConfig(cache="AUTO") == EngineConfig()

@@ -52,6 +52,13 @@ class Right:
         return await asyncio.to_thread(self.query, text)
 
 
+class Kept(Right):
+    """With the engine that the process shares, as an adapter for Chroma has it."""
+
+    def opened(self) -> Engine:
+        return onnx_embeddings.load_shared(self.request, config=self.config)
+
+
 def check(adapter: type[Right]) -> None:
     check_adapter(
         adapter,
@@ -64,6 +71,14 @@ def check(adapter: type[Right]) -> None:
 
 def test_a_right_adapter_passes() -> None:
     check(Right)
+
+
+def test_it_passes_a_second_time_and_inside_a_running_loop() -> None:
+    async def inside() -> None:
+        check(Kept)
+
+    for _ in range(2):
+        asyncio.run(inside())
 
 
 def test_it_passes_beside_another_model_that_is_open(tiny: Engine) -> None:
@@ -82,11 +97,54 @@ class PromptTwice(Right):
 
 
 class RewritesLines(Right):
-    # To put a space there changes nothing for a BERT, whose tokenizer takes all blanks alike.
     def documents(self, texts: Any) -> Any:
         if isinstance(texts, list) and all(isinstance(text, str) for text in texts):
-            texts = [text.replace("\n", "") for text in texts]
+            texts = [text.replace("\n", " ") for text in texts]
         return super().documents(texts)
+
+
+class Strips(Right):
+    def documents(self, texts: Any) -> Any:
+        if isinstance(texts, list) and all(isinstance(text, str) for text in texts):
+            texts = [text.strip() for text in texts]
+        return super().documents(texts)
+
+
+class DropsNul(Right):
+    def query(self, text: Any) -> Any:
+        return super().query(text.replace("\0", "") if isinstance(text, str) else text)
+
+
+class ThrowsAway(Right):
+    """Some setting that the tiny model can't have."""
+
+    name = ""
+
+    def __init__(self, model: str, **settings: Any) -> None:
+        settings.pop(self.name, None)
+        super().__init__(model, **settings)
+
+
+class ThrowsAwayRevision(ThrowsAway):
+    name = "revision"
+
+
+class ThrowsAwayPrecision(ThrowsAway):
+    name = "precision"
+
+
+class ThrowsAwayVariant(ThrowsAway):
+    name = "variant"
+
+
+class ThrowsAwayLongText(ThrowsAway):
+    name = "long_text"
+
+
+class ChecksOptionsOnly(Right):
+    def opened(self) -> Engine:
+        self.config = EngineConfig(cache=None)
+        return super().opened()
 
 
 class DropsBlanks(Right):
@@ -208,6 +266,13 @@ class OneSessionEach(Right):
 
 
 WRONG = [
+    Strips,
+    DropsNul,
+    ThrowsAwayRevision,
+    ThrowsAwayPrecision,
+    ThrowsAwayVariant,
+    ThrowsAwayLongText,
+    ChecksOptionsOnly,
     QueriesAsDocuments,
     PromptTwice,
     RewritesLines,
@@ -236,6 +301,19 @@ def test_a_wrong_adapter_is_caught(wrong: type[Right]) -> None:
         check(wrong)
     for engine in OneSessionEach.others:
         engine.close()
+
+
+def test_a_wrong_document_method_is_caught_without_one_for_queries() -> None:
+    async def wrong(made: Right, texts: Any) -> Any:
+        return made.documents(texts)[::-1]
+
+    with pytest.raises(AssertionError, match="awaited"):
+        check_adapter(
+            Right,
+            documents=lambda made, texts: made.documents(texts),
+            query=lambda made, text: made.query(text),
+            adocuments=wrong,
+        )
 
 
 def test_the_contract_holds_without_assertions_too() -> None:

@@ -402,7 +402,14 @@ def test_one_field_of_the_space_is_enough_to_refuse() -> None:
     assert not caught.value.same_space
 
 
-@pytest.mark.parametrize("accept", ["any", "", True, "space", "same_space"])
+@pytest.mark.parametrize("stored", [None, {}, SPEC.to_dict(), "spec"])
+def test_what_is_compared_must_be_a_spec(stored: Any) -> None:
+    with pytest.raises(SettingError, match="from_dict") as caught:
+        SPEC.check(stored, where="here")
+    assert caught.value.name == "stored"
+
+
+@pytest.mark.parametrize("accept", ["any", "", True, "space", "same_space", [], {}])
 def test_another_word_than_same_space_is_refused(accept: Any) -> None:
     with pytest.raises(SettingError) as caught:
         SPEC.check(SPEC, where="here", accept=accept)

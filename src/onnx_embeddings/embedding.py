@@ -76,6 +76,7 @@ class Embedding:
         self.scheduler = process_scheduler()
         self.vectors = np.zeros((0, held.spec.dim), np.float32)
         self.done = 0.0  # texts, for the bar
+        self.bar: tqdm[Any] | None = None
 
     def embed(self, texts: list[str], bar: tqdm[Any] | None) -> Vectors:
         """(N, D) float32 vectors of checked texts.
@@ -84,12 +85,13 @@ class Embedding:
             InputError: a text is too long, and the spec says that this is an error.
             InferenceError: the runtime failed, or a vector is not finite.
         """
+        self.bar = bar
         # Zeros stay for a text without a single token.
         self.vectors = np.zeros((len(texts), self.spec.dim), np.float32)
         distinct, repeated = _distinct(texts)
         call = self.scheduler.call(self.on_a_lane, self.limit)
         try:
-            self.run(call, self.missing(texts, distinct), bar)
+            self.run(call, self.missing(texts, distinct))
         except BaseException:
             call.drop()
             raise
@@ -100,7 +102,7 @@ class Embedding:
             bar.update(len(texts) - bar.n)
         return self.vectors
 
-    def run(self, call: Call[Item], missing: Iterator[Window], bar: tqdm[Any] | None) -> None:
+    def run(self, call: Call[Item], missing: Iterator[Window]) -> None:
         """Run the model on windows of texts; the next is read while the lanes work on one."""
         window, first = next(missing, None), True
         while window is not None:
@@ -120,8 +122,6 @@ class Embedding:
             while left > at_most:
                 finished, left = call.progress(at_most=at_most)
                 self.finished(finished)
-                if bar is not None:
-                    bar.update(int(self.done) - bar.n)
             window, first = following, False
 
     def missing(self, texts: list[str], places: list[int]) -> Iterator[Window]:
@@ -136,7 +136,7 @@ class Embedding:
             of_asked = keys(self.spec, self.prompt, [texts[place] for place in asked])
             found, vectors = self.cache.get_many(of_asked, self.spec.dim)
             self.vectors[[asked[index] for index in found]] = vectors
-            self.done += len(found)
+            self.advance(len(found))
             self.counters.add(cached_texts=len(found))
             there = set(found)
             wanted += [place for index, place in enumerate(asked) if index not in there]
@@ -206,10 +206,16 @@ class Embedding:
         for window, rows in items:
             # By tokens: the first batches of a window hold its longest texts.
             lengths = window.tokens.lengths
-            self.done += len(lengths) * float(lengths[rows].sum() / lengths.sum())
+            self.advance(len(lengths) * float(lengths[rows].sum() / lengths.sum()))
             window.unfinished -= 1
             if not window.unfinished and self.cache is not None:
                 self.cache.put_many(window.keys, self.vectors[window.places])
+
+    def advance(self, texts: float) -> None:
+        """Show that so many more are done."""
+        self.done += texts
+        if self.bar is not None:
+            self.bar.update(int(self.done) - self.bar.n)
 
 
 def _distinct(texts: list[str]) -> tuple[list[int], list[tuple[int, int]]]:

@@ -123,7 +123,11 @@ class ModelSpec:
             SpecMismatchError: they may not; the message names both models and what differs.
             SettingError: `accept` has another value.
         """
-        if accept not in {None, "same-space"}:
+        given: object = stored
+        if not isinstance(given, ModelSpec):
+            hint = "ModelSpec.from_dict makes one of what to_dict gave"
+            raise SettingError("stored", given, "must be a ModelSpec", hint)
+        if accept not in (None, "same-space"):
             raise SettingError("accept", accept, "must be None or 'same-space'")
         differences = self.differences(stored)
         same_space = not differences.keys() & set(_OF_THE_SPACE)
@@ -180,7 +184,8 @@ class ModelSpec:
         """The spec that `to_dict` came from.
 
         Raises:
-            SettingError: it is not what this version's `to_dict` writes, or was changed since.
+            SettingError: it is not what this version's `to_dict` writes, or something in it that
+                is in a digest was changed since.
         """
         hint = "a later version of onnx-embeddings may have written it; upgrade, or make it anew"
         if not isinstance(values, Mapping):

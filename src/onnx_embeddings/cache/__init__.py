@@ -157,7 +157,9 @@ class VectorCache:
             used, self._used = self._used + rows, []
         if not used:
             return
-        noted = self._access.attempt("read", lambda database: database.touch(used), otherwise=False)
+        noted = self._access.attempt(
+            "touch", lambda database: database.touch(used), otherwise=False
+        )
         if not noted:
             with self._lock:
                 self._used = (used + self._used)[-_MOST_NOTES:]

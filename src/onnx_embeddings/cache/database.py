@@ -321,5 +321,6 @@ def _nothing(_: object) -> None:
 
 
 def _roll_back(con: sqlite3.Connection) -> None:
-    if con.in_transaction:
-        con.execute("ROLLBACK")
+    with suppress(sqlite3.ProgrammingError):  # closed: an interrupt came before the end
+        if con.in_transaction:
+            con.execute("ROLLBACK")

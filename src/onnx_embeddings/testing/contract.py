@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import pickle
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -12,11 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import numpy as np
 
 from onnx_embeddings.config import EngineConfig
-from onnx_embeddings.errors import InputError, SettingError
+from onnx_embeddings.engine import Engine
+from onnx_embeddings.errors import InputError, OnnxEmbeddingsError, SettingError
 from onnx_embeddings.loading import load
 from onnx_embeddings.request import ModelRequest
 from onnx_embeddings.shared import loaded_models
@@ -92,24 +96,29 @@ def check_adapter(  # noqa: PLR0913  an adapter has so many ends
         bad_setting: what it raises for a setting that does not exist.
     """
     adapter = _Adapter(make, documents, query, bad_input)
+    gc.collect()  # engines that nobody holds any more
     before = loaded_models()
     with tempfile.TemporaryDirectory() as folder:
-        tiny = str(write_tiny_model(Path(folder) / "model", prompts=_PROMPTS, seed=5))
+        # A model that no engine of this process has, also if this is not the first check.
+        seed = secrets.randbelow(2**31)
+        tiny = str(write_tiny_model(Path(folder) / "model", prompts=_PROMPTS, seed=seed))
         _check_construction(make, bad_setting, str(Path(folder) / "missing"))
         made = make(model=tiny, engine_options={"cache": None})
         expected = _Expected(ModelRequest(model=tiny))
         _same(documents(made, TEXTS), expected.documents, "documents")
         for text, row in zip(TEXTS, expected.queries, strict=True):
             _same(query(made, text), row, f"the query {text!r}")
+        _check_texts(adapter, made)
         _check_order(adapter, made, expected)
         _check_bad_input(adapter, made)
         _check_threads(adapter, made, expected)
         _check_copies(adapter, made, expected)
         _check_settings(adapter, tiny)
-        if adocuments is not None and aquery is not None:
-            _check_async(adocuments, aquery, made, expected)
+        _check_refusals(adapter, bad_setting, tiny)
+        _check_options(adapter, tiny, Path(folder) / "cache")
+        _check_async(adocuments, aquery, made, expected)
         models = loaded_models() - before
-        _require(models == 1, f"one model, and {models} are loaded")
+        _require(models <= 1, f"one model, and {models} are loaded")
 
 
 def check_import(module: str, make: str, *, framework: str) -> None:
@@ -189,6 +198,33 @@ def _check_construction(
         raise AssertionError(f"{wrong} is taken without a word")
 
 
+def _check_texts(adapter: _Adapter, made: Any) -> None:
+    """What reaches the engine are the texts, letter for letter, as documents or as queries."""
+    seen: dict[str, list[Any]] = {"embed_documents": [], "embed_queries": []}
+
+    def watched(name: str) -> Callable[..., Any]:
+        method = getattr(Engine, name)
+
+        def embed(self: Engine, texts: Any, **options: Any) -> Any:
+            items = list(texts)
+            seen[name] += items
+            return method(self, items, **options)
+
+        return embed
+
+    with (
+        patch.object(Engine, "embed_documents", watched("embed_documents")),
+        patch.object(Engine, "embed_queries", watched("embed_queries")),
+    ):
+        adapter.documents(made, TEXTS)
+        for text in TEXTS:
+            adapter.query(made, text)
+    for name, texts in seen.items():
+        changed = [pair for pair in zip(TEXTS, texts, strict=False) if pair[0] != pair[1]]
+        _require(not changed, f"{name} gets another text than was given: {changed[:1]}")
+        _require(len(texts) == len(TEXTS), f"{len(texts)} of {len(TEXTS)} texts reach {name}")
+
+
 def _check_order(adapter: _Adapter, made: Any, expected: _Expected) -> None:
     _same(adapter.documents(made, TEXTS[::-1]), expected.documents[::-1], "documents backwards")
     many = [TEXTS[index % len(TEXTS)] + " " * (index % 7) for index in range(150)]
@@ -251,17 +287,45 @@ def _check_settings(adapter: _Adapter, tiny: str) -> None:
         _same(adapter.query(other, TEXTS[0]), expected.queries[0], f"{field.name}={value!r}")
 
 
+def _check_refusals(adapter: _Adapter, bad_setting: tuple[type[Exception], ...], tiny: str) -> None:
+    """Settings that this model can't have are not thrown away."""
+    made = adapter.make(model=tiny, long_text="error", engine_options={"cache": None})
+    _refused(adapter.documents, made, ["one two three " * 40], adapter.bad_input)
+    refusals: tuple[type[Exception], ...] = (*bad_setting, OnnxEmbeddingsError)
+    wishes = {"revision": "main", "precision": "int3", "variant": "onnx/missing.onnx"}
+    for name, value in wishes.items():
+        try:
+            made = adapter.make(**{"model": tiny, name: value, "engine_options": {"cache": None}})
+            adapter.documents(made, ["a text"])
+        except refusals:
+            continue
+        raise AssertionError(f"{name}={value!r} is thrown away")
+
+
+def _check_options(adapter: _Adapter, tiny: str, folder: Path) -> None:
+    made = adapter.make(model=tiny, engine_options={"cache": str(folder)})
+    adapter.documents(made, ["a text"])
+    _require(folder.is_dir(), "engine_options do not reach the engine")
+
+
 def _check_async(
-    adocuments: Callable[[Any, Any], Awaitable[Any]],
-    aquery: Callable[[Any, Any], Awaitable[Any]],
+    adocuments: Callable[[Any, Any], Awaitable[Any]] | None,
+    aquery: Callable[[Any, Any], Awaitable[Any]] | None,
     made: Any,
     expected: _Expected,
 ) -> None:
-    async def ask() -> None:
+    async def ask_documents(adocuments: Callable[[Any, Any], Awaitable[Any]]) -> None:
         many = [adocuments(made, TEXTS) for _ in range(3)]
         for found in await asyncio.gather(*many):
             _same(found, expected.documents, "documents, awaited")
+
+    async def ask_queries(aquery: Callable[[Any, Any], Awaitable[Any]]) -> None:
         found = await asyncio.gather(*[aquery(made, text) for text in TEXTS])
         _same(found, expected.queries, "queries, awaited")
 
-    asyncio.run(ask())
+    # In a thread, since a loop may run in this one.
+    with ThreadPoolExecutor(1) as pool:
+        if adocuments is not None:
+            pool.submit(asyncio.run, ask_documents(adocuments)).result()
+        if aquery is not None:
+            pool.submit(asyncio.run, ask_queries(aquery)).result()

@@ -107,7 +107,8 @@ def main() -> None:
     model: Any = arguments.model or onnx_embeddings.DEFAULT_MODEL
     if Path(model).is_dir():
         model = Path(model)
-    with onnx_embeddings.load(model, precision=arguments.precision) as engine:
+    config = onnx_embeddings.EngineConfig(cache=None)
+    with onnx_embeddings.load(model, precision=arguments.precision, config=config) as engine:
         similarity = stsb(engine.embed_documents, Path(data) / "stsb" / "stsb-en-test.csv")
         retrieval = cranfield(
             engine.embed_documents, engine.embed_queries, Path(data) / "cranfield"

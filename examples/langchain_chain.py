@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 NOTES = {
     "heating": "The boiler is serviced every October; Mrs. Keller has the contract.",
-    "water": "The main water valve is in the cellar, behind the white panel: a quarter turn.",
+    "water": "When water leaks, shut the main valve in the cellar, behind the white panel.",
     "bins": "Paper is collected on the first Monday of the month, glass goes to the corner.",
     "keys": "A spare key lies with the neighbours on the second floor; call them first.",
-    "internet": "When the internet fails, unplug the router for a minute.",
+    "internet": "The router is in the hall; unplug it for a minute when the internet fails.",
 }
 QUESTIONS = ["Who repairs the heating?", "A pipe has burst, what do I do?"]
 PROMPT = ChatPromptTemplate.from_messages(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from chromadb.api.async_client import AsyncClient
+from chromadb.utils.embedding_functions import DefaultEmbeddingFunction
 
 import onnx_embeddings
 from chroma_onnx_embeddings import OnnxEmbeddingFunction, open_collection
@@ -529,6 +530,19 @@ def test_an_asynchronous_client_is_told_what_to_do(tiny: str) -> None:
 
     with pytest.raises(SettingError, match=r"asyncio\.to_thread"):
         open_collection(client, "notes", OnnxEmbeddingFunction(tiny))
+
+
+@pytest.mark.parametrize(
+    "function", [None, "org/name", 5, OnnxEmbeddingFunction, DefaultEmbeddingFunction]
+)
+def test_what_is_no_such_function_is_refused(client: ClientAPI, function: Any) -> None:
+    given: Any = function() if function is DefaultEmbeddingFunction else function
+
+    with pytest.raises(
+        SettingError, match=r"^embedding_function=(?s:.*)OnnxEmbeddingFunction\(…\)"
+    ):
+        open_collection(client, "notes", given)
+    assert client.count_collections() == 0
 
 
 # The real model

@@ -159,6 +159,16 @@ def test_every_field_of_the_engine_config_is_an_engine_option() -> None:
     assert OnnxEmbeddingFunction(engine_options=defaults)._config == EngineConfig()
 
 
+@pytest.mark.parametrize("field", [field.name for field in fields(ModelRequest)])
+def test_a_setting_can_be_read_and_not_set(tiny: str, field: str) -> None:
+    ef = OnnxEmbeddingFunction(tiny, dim=8, max_tokens=16, query_prompt="q: ")
+
+    for one in (ef, pickle.loads(pickle.dumps(ef)), copy.copy(ef), copy.deepcopy(ef)):
+        assert getattr(one, field) == getattr(ef.request, field)
+        with pytest.raises(AttributeError):
+            setattr(one, field, getattr(ef.request, field))
+
+
 # What Chroma keeps
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from onnx_embeddings.errors import DownloadError
+
 PACKAGE = Path(__file__).parents[1]
 README = PACKAGE / "README.md"
 DOCS = PACKAGE.parents[1] / "docs" / "chroma.md"
@@ -33,3 +35,9 @@ def test_the_code_of_a_page_runs(page: Path, prints: int, tmp_path: Path) -> Non
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == promised
+
+
+def test_the_page_knows_what_a_download_says_that_failed() -> None:
+    said = str(DownloadError("hub …", "…"))
+
+    assert f"**`{said}`** (`DownloadError`)" in DOCS.read_text("utf-8")

@@ -8,6 +8,7 @@ import gc
 import inspect
 import os
 import pickle
+import pydoc
 import subprocess
 import sys
 import textwrap
@@ -99,6 +100,10 @@ BAD_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"model": "./folder", "revision": "main"}, "no revisions"),
     ({"engine_options": {"lane": 2}}, "lane=2: no such option.*lanes"),
     ({"engine_options": {"lanes": 0}}, "lanes=0: must be a whole number"),
+    ({"engine_options": []}, "must be a dictionary"),
+    ({"engine_options": ""}, "must be a dictionary"),
+    ({"engine_options": 0}, "must be a dictionary"),
+    ({"engine_options": False}, "must be a dictionary"),
     ({"prefix": None}, "prefix=None: must be a string"),
     ({"suffix": 3}, "suffix=3: must be a string"),
 ]
@@ -136,13 +141,26 @@ def test_a_setting_that_does_not_exist_is_refused(kind: Kind, name: str) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_models_settings_can_only_be_read(kind: Kind) -> None:
+def test_what_goes_into_every_vector_can_only_be_read(kind: Kind) -> None:
     embedder = kind(engine_options={"lanes": 1})
-    for name in [field.name for field in fields(ModelRequest)]:
-        with pytest.raises(AttributeError, match=name):
-            setattr(embedder, name, None)
+    for name in [*(field.name for field in fields(ModelRequest)), "prefix", "suffix"]:
+        with pytest.raises(AttributeError, match=f"'{name}'.* has no setter"):
+            setattr(embedder, name, "query: ")
     embedder.engine_options["lanes"] = 2
     assert embedder.engine_options == {"lanes": 1}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_help_says_what_a_setting_is(kind: Kind) -> None:
+    for name in [*(field.name for field in fields(ModelRequest)), "prefix", "suffix"]:
+        text = pydoc.render_doc(getattr(kind, name))
+        assert "attrgetter" not in text
+        assert getattr(kind, name).__doc__ in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_none_are_no_engine_options(kind: Kind) -> None:
+    assert kind(engine_options=None).engine_options == {}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -437,6 +455,20 @@ def test_closing_disturbs_no_copy_and_no_later_run(tiny: str) -> None:
 
     assert other.run("a cat") == vector
     assert embedder.run("a cat") == vector
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_after_its_engine_was_closed_the_next_run_opens_one(kind: Kind, tiny: str) -> None:
+    embedder: Any = kind(tiny)
+    given: Any = "a cat" if kind is OnnxTextEmbedder else [Document(content="a cat")]
+    result = embedder.run(given)
+    other = copy.copy(embedder)
+
+    embedder.engine.close()
+
+    for each in (embedder, other):
+        assert each.run(given) == result
+        assert not each.engine.closed
 
 
 @pytest.mark.parametrize("used", [True, False])

@@ -94,15 +94,19 @@ def not_installed() -> None:
         ),
         lambda _: setattr(OnnxTextEmbedder(), "dim", 8),
         lambda _: OnnxTextEmbedder("./nothing").warm_up(),
+        lambda _: OnnxTextEmbedder("org/name").warm_up(),
         lambda _: in_two_pipelines(),
         lambda _: not_installed(),
     ],
 )
 def test_the_errors_on_the_page_are_the_real_ones(
-    provoke: Callable[[Any], object], tiny: str
+    provoke: Callable[[Any], object], tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
+    for name in ("HF_HUB_OFFLINE", "ONNX_EMBEDDINGS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
     said = re.findall(r"^\| `(.*?)`", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(said) == 11
+    assert len(said) == 12
 
     with pytest.raises(Exception) as raised:  # noqa: PT011  any kind; its text is the point
         provoke(tiny)

@@ -42,14 +42,12 @@ pytestmark = pytest.mark.usefixtures("no_sockets")
 TEXTS = ["a cat sits", "the blue bird flies", "", " ", "a cat sits"]
 
 # What LlamaIndex's own class has, and what this one adds to a request.
-OTHER_FIELDS = {
+LLAMA_INDEX_FIELDS = {"callback_manager", "num_workers", "rate_limiter"}
+OTHER_FIELDS = LLAMA_INDEX_FIELDS | {
     "model_name",
     "engine_options",
     "embed_batch_size",
     "embeddings_cache",
-    "callback_manager",
-    "num_workers",
-    "rate_limiter",
 }
 
 
@@ -112,6 +110,21 @@ def test_a_model_may_be_given_under_both_names() -> None:
     assert OnnxEmbedding(model="org/name").request == by_name.request
 
 
+def test_a_model_may_be_read_under_both_names() -> None:
+    embed_model = OnnxEmbedding(model="org/name")
+
+    assert embed_model.model == embed_model.model_name == "org/name"
+    assert "model" not in embed_model.to_dict()
+    with pytest.raises(AttributeError, match="no setter"):
+        embed_model.model = "org/other"  # type: ignore[misc]
+
+
+def test_every_setting_that_is_ours_has_a_description() -> None:
+    for name in {field.name for field in fields(ModelRequest)} | OTHER_FIELDS - LLAMA_INDEX_FIELDS:
+        if name != "model":
+            assert OnnxEmbedding.model_fields[name].description, name
+
+
 def test_the_request_is_what_was_asked_for() -> None:
     embed_model = OnnxEmbedding(model="org/name", revision="main", dim=8, query_prompt="q: ")
 
@@ -140,6 +153,7 @@ def test_a_path_is_a_folder(tiny: str) -> None:
         ({"precision": "fp31"}, "must be one of"),
         ({"variant": "../model.onnx"}, "inside the model's folder"),
         ({"model": "./folder", "revision": "main"}, "no revisions"),
+        ({"engine_options": []}, "valid dictionary"),
         ({"engine_options": {"lane": 2}}, "lane=2: no such option.*lanes"),
         ({"engine_options": {"lanes": 0}}, "lanes=0: must be a whole number"),
         ({"embed_batch_size": 4096}, "less than or equal to 2048"),
@@ -224,6 +238,14 @@ def test_engine_options_reach_the_engine_and_no_dump(tiny: str) -> None:
     assert embed_model.engine.config.batch_tokens == 64
     assert "engine_options" not in embed_model.to_dict()
     assert "lanes" not in embed_model.to_json()
+
+
+def test_none_are_no_engine_options() -> None:
+    embed_model = OnnxEmbedding(engine_options=None)  # type: ignore[arg-type]
+
+    assert embed_model.engine_options == {}
+    assert embed_model._config == EngineConfig()
+    assert embed_model.model_copy(update={"engine_options": None}).engine_options == {}
 
 
 def test_every_field_of_the_engine_config_is_an_engine_option() -> None:
@@ -599,6 +621,18 @@ def test_objects_of_one_model_share_it_and_the_last_one_frees_it(tmp_path: Path)
     del objects, embed_model
     gc.collect()
     assert loaded_models() == before
+
+
+def test_after_its_engine_was_closed_the_next_text_opens_one(tiny: str) -> None:
+    embed_model = OnnxEmbedding(model=tiny, dim=8)
+    vector = embed_model.get_query_embedding("a cat")
+    other = copy.copy(embed_model)
+
+    embed_model.engine.close()
+
+    for each in (embed_model, other):
+        assert each.get_query_embedding("a cat") == vector
+        assert not each.engine.closed
 
 
 def test_threads_that_come_at_once_load_one_model(tmp_path: Path) -> None:

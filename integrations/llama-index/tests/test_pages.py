@@ -115,8 +115,8 @@ def with_another_size(tiny: str, tmp_path: Path) -> None:
 
 
 def with_another_spec(tiny: str, tmp_path: Path) -> None:
-    stored = OnnxEmbedding(model=tiny).engine.spec
-    OnnxEmbedding(model=tiny, dim=8).engine.spec.check(stored, where=str(tmp_path))
+    for dim in (None, 8):
+        OnnxEmbedding(model=tiny, dim=dim).engine.spec.check_file(tmp_path / "spec.json")
 
 
 def batches(tiny: str, texts: Any) -> None:
@@ -134,6 +134,7 @@ EXPLAINED: list[Callable[[str, Path], Any]] = [
     lambda tiny, _: batches(tiny, [TextNode(text="a cat")]),
     lambda tiny, _: batches(tiny, [*["a cat"] * 1024, None]),
     lambda _, path: OnnxEmbedding(model=str(path / "nowhere")).get_query_embedding("a"),
+    lambda _, __: OnnxEmbedding(model="org/name").get_query_embedding("a"),
     with_another_size,
     with_another_spec,
     lambda _, __: load_embed_model(OnnxEmbedding().to_dict()),
@@ -144,7 +145,9 @@ def test_every_error_that_the_page_explains_is_raised_so(
     tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Settings, "_embed_model", None)
-    monkeypatch.delenv("IS_TESTING", raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
+    for name in ("IS_TESTING", "HF_HUB_OFFLINE", "ONNX_EMBEDDINGS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
     headings = re.findall(r"^### `+ ?(.*?) ?`+$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
     assert len(headings) == len(EXPLAINED)

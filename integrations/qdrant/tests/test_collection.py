@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import subprocess
 import sys
 import textwrap
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from qdrant_client import AsyncQdrantClient, QdrantClient, grpc, models
@@ -297,6 +298,93 @@ def test_a_name_is_asked_of_a_collection_without_names(tiny: str, client: Qdrant
         check_collection(client, "words", OnnxEmbedder(tiny))
 
 
+@pytest.mark.parametrize("option", ["vector_nam", "on_disk", "collection_name"])
+def test_an_option_that_the_client_does_not_have_is_refused(
+    tiny: str, client: QdrantClient, option: str
+) -> None:
+    embedder, options = OnnxEmbedder(tiny), dict[str, Any]({option: "x"})
+    open_collection(client, "there", embedder)
+
+    for name in ("there", "new"):
+        with pytest.raises(SettingError, match=f"{option}='x': no such option.*on_disk_payload"):
+            open_collection(client, name, embedder, **options)
+    assert not client.collection_exists("new")
+
+
+def test_every_option_that_the_client_has_is_taken(tiny: str, client: QdrantClient) -> None:
+    names = set(inspect.signature(client.create_collection).parameters)
+    options: dict[str, Any] = dict.fromkeys(names - {"collection_name", "kwargs"})
+
+    for _ in range(2):
+        open_collection(client, "notes", OnnxEmbedder(tiny), **options)
+
+
+class Own(QdrantClient):
+    """A client with an option of its own, that passes all others on."""
+
+    def create_collection(self, name: str, *, owner: str = "", **options: Any) -> bool:  # type: ignore[override]
+        return super().create_collection(name, **options | {"metadata": {"owner": owner}})
+
+
+class Strict(QdrantClient):
+    """A client that takes what it names."""
+
+    def create_collection(self, name: str, *, vectors_config: Any, metadata: Any) -> bool:  # type: ignore[override]
+        return super().create_collection(name, vectors_config, metadata=metadata)
+
+
+def test_a_client_of_ones_own_says_what_it_takes(tiny: str) -> None:
+    embedder, own, strict = OnnxEmbedder(tiny), Own(":memory:"), Strict(":memory:")
+    try:
+        open_collection(own, "notes", embedder, owner="me", on_disk_payload=True, adopt=True)
+        assert (own.get_collection("notes").config.metadata or {})["owner"] == "me"
+        open_collection(strict, "notes", embedder)
+        with pytest.raises(SettingError, match="on_disk_payload=True: no such option"):
+            open_collection(strict, "notes", embedder, on_disk_payload=True)
+    finally:
+        own.close()
+        strict.close()
+
+
+# Something else than a client or an embedder
+
+
+@pytest.mark.parametrize("embedder", [None, "org/name", 5, OnnxEmbedder])
+async def test_what_is_no_embedder_is_refused(client: QdrantClient, embedder: Any) -> None:
+    asynchronous = AsyncQdrantClient(":memory:")
+    message = r"^embedder=(?s:.*)OnnxEmbedder\(…\)"
+    try:
+        for check in (open_collection, check_collection):
+            with pytest.raises(SettingError, match=message):
+                check(client, "notes", embedder)
+        with pytest.raises(SettingError, match=message):
+            upload_texts(client, "notes", embedder, ["a cat"])
+        for acheck in (aopen_collection, acheck_collection):
+            with pytest.raises(SettingError, match=message):
+                await acheck(asynchronous, "notes", embedder)
+    finally:
+        await asynchronous.close()
+
+
+async def test_the_other_client_is_refused_by_name(tiny: str, client: QdrantClient) -> None:
+    embedder = OnnxEmbedder(tiny)
+    asynchronous, given = AsyncQdrantClient(":memory:"), cast("AsyncQdrantClient", client)
+    wrong: Any
+    try:
+        for wrong in (asynchronous, None, "notes"):
+            for check in (open_collection, check_collection):
+                with pytest.raises(SettingError, match=r"(?s)of QdrantClient.*aopen_collection"):
+                    check(wrong, "notes", embedder)
+            with pytest.raises(SettingError, match=r"(?s)of QdrantClient.*apoints"):
+                upload_texts(wrong, "notes", embedder, ["a cat"])
+        for acheck in (aopen_collection, acheck_collection):
+            with pytest.raises(SettingError, match=r"(?s)of AsyncQdrantClient.* open_collection"):
+                await acheck(given, "notes", embedder)
+    finally:
+        await asynchronous.close()
+    assert embedder._engine is None
+
+
 # Others at the same time
 
 
@@ -382,8 +470,9 @@ async def test_the_asynchronous_client_has_the_same_guard(tiny: str, other: str)
             await acheck_collection(client, "old", embedder)
         await aopen_collection(client, "old", embedder, adopt=True)
         await acheck_collection(client, "old", embedder)
-        with pytest.raises(AssertionError, match="no_such_option"):
-            await aopen_collection(client, "wrong", embedder, no_such_option=1)
+        for name in ("wrong", "notes"):
+            with pytest.raises(SettingError, match="no_such_option=1: no such option"):
+                await aopen_collection(client, name, embedder, no_such_option=1)
     finally:
         await client.close()
 

@@ -137,6 +137,26 @@ def test_engine_options_reach_the_engine(tiny: str) -> None:
     assert OnnxEmbedder(engine_options=defaults)._config == EngineConfig()
 
 
+@pytest.mark.parametrize("field", [field.name for field in fields(ModelRequest)])
+def test_a_setting_can_be_read_and_not_set(tiny: str, field: str) -> None:
+    embedder = OnnxEmbedder(tiny, dim=8, max_tokens=16, query_prompt="q: ")
+
+    copies = [pickle.loads(pickle.dumps(embedder)), copy.copy(embedder), copy.deepcopy(embedder)]
+    for one in [embedder, *copies]:
+        assert getattr(one, field) == getattr(embedder.request, field)
+        with pytest.raises(AttributeError):
+            setattr(one, field, getattr(embedder.request, field))
+
+
+def test_an_engine_that_was_closed_is_made_anew(tiny: str) -> None:
+    embedder = OnnxEmbedder(tiny)
+    before = embedder.query_vector("a cat")
+    embedder.engine.close()
+
+    assert embedder.query_vector("a cat") == before
+    assert vectors(embedder, ["a cat"]) == vectors(OnnxEmbedder(tiny), ["a cat"])
+
+
 # An engine of the user's own
 
 
@@ -155,8 +175,9 @@ def test_a_given_engine_is_used_by_all_and_no_other_is_made(tmp_path: Path) -> N
         assert loaded_models() == before + 1
         copied = pickle.loads(pickle.dumps(embedders[0]))
         assert copied.engine.config.lanes == 1
-    with pytest.raises(ClosedError):
-        embedders[0].query_vector("a cat")
+    for embedder in [*embedders, copy.copy(embedders[0])]:  # its owner closed it
+        with pytest.raises(ClosedError):
+            embedder.query_vector("a cat")
     assert len(copied.query_vector("a cat")) == 8
 
 
@@ -256,8 +277,9 @@ def test_payloads_are_copied_and_hold_the_text(tiny: str) -> None:
     embedder = OnnxEmbedder(tiny)
     given = [{"year": 1999}, None, {"text": ""}, {"tags": ["x"]}]
 
-    points = embedder.points(TEXTS, payloads=given)
-    bare = embedder.points(TEXTS, payloads=given, text_key=None)
+    ids = range(4)
+    points = embedder.points(TEXTS, ids=ids, payloads=given)
+    bare = embedder.points(TEXTS, ids=ids, payloads=given, text_key=None)
     other = embedder.points(["a"], payloads=[{"text": "b"}], text_key="body")
 
     assert points[0].payload == {"year": 1999, "text": "a cat sits"}
@@ -275,6 +297,42 @@ def test_payloads_are_copied_and_hold_the_text(tiny: str) -> None:
 def test_a_bad_payload_is_named_by_its_place(tiny: str, payload: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         OnnxEmbedder(tiny).points(["a", "b"], payloads=[None, payload])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"payloads": [{"f": 1, "g": 0}, {}, {"f": 2, "g": 0}]}, r"{'f': 2}, there {'f': 1}"),
+        ({"payloads": [{}, {}, {"f": 2}]}, r"{'f': 2}, there {}"),
+        ({"ids": [1, 2, 1], "payloads": [{"f": 1}, {}, {"f": 2}]}, r"{'f': 2}, there {'f': 1}"),
+        ({"ids": ["0" * 31 + "5", 2, UUID(int=5)], "payloads": [{}, {}, {"f": 2}]}, "there {}"),
+    ],
+)
+def test_equal_ids_with_different_payloads_are_refused_and_both_are_named(
+    tiny: str, columns: dict[str, Any], message: str
+) -> None:
+    embedder = OnnxEmbedder(tiny)
+
+    with pytest.raises(InputError, match=f"index 2: .* id of index 0, .*{message}") as raised:
+        embedder.points(["x", "y", "x"], **columns)
+
+    assert raised.value.index == 2
+    assert 'point_id(f"{file}#{number}")' in str(raised.value.hint)
+    assert embedder._engine is None
+
+
+def test_equal_ids_with_different_texts_are_refused(tiny: str) -> None:
+    with pytest.raises(InputError, match=r"index 1: .* id of index 0, 7, .*'y', there 'x'"):
+        OnnxEmbedder(tiny).points(["x", "y"], ids=[7, 7], text_key=None)
+
+
+def test_equal_ids_with_equal_payloads_are_as_many_points(tiny: str) -> None:
+    embedder = OnnxEmbedder(tiny)
+    payloads = [{"f": [1, float("nan")]} for _ in range(3)]  # NaN is not equal to itself
+
+    points = embedder.points(["x", "x", "x"], payloads=payloads)
+    assert len(points) == 3
+    assert len({point.id for point in points}) == 1
 
 
 @pytest.mark.parametrize(
@@ -410,6 +468,7 @@ async def test_the_event_loop_goes_on_while_the_engine_works(tiny: str) -> None:
 
 
 async def test_apoints_takes_what_points_takes(tiny: str) -> None:
+    assert inspect.signature(OnnxEmbedder.apoints) == inspect.signature(OnnxEmbedder.points)
     embedder = OnnxEmbedder(tiny)
     options: dict[str, Any] = {"ids": [1], "payloads": [{"a": 1}], "vector_name": "body"}
 

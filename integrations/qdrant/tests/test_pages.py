@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from onnx_embeddings.errors import DownloadError
+
 PACKAGE = Path(__file__).parents[1]
 README = PACKAGE / "README.md"
 PAGE = PACKAGE.parents[1] / "docs" / "qdrant.md"
 EXAMPLE = PACKAGE.parents[1] / "examples" / "qdrant_collection.py"
-
-pytestmark = [pytest.mark.weights, pytest.mark.usefixtures("minilm")]
 
 
 def blocks(page: Path) -> list[str]:
@@ -30,7 +30,8 @@ def promised(code: str) -> list[Any]:
     return re.findall(r"^ *print\(.*\)  # (.*)", code, re.MULTILINE)
 
 
-@pytest.mark.usefixtures("no_sockets")
+@pytest.mark.weights
+@pytest.mark.usefixtures("minilm", "no_sockets")
 def test_the_code_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
     code = "\n".join(blocks(README))
 
@@ -40,7 +41,8 @@ def test_the_code_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out.splitlines() == promised(code)
 
 
-@pytest.mark.usefixtures("no_sockets")
+@pytest.mark.weights
+@pytest.mark.usefixtures("minilm", "no_sockets")
 @pytest.mark.parametrize("block", blocks(PAGE), ids=range(len(blocks(PAGE))))
 def test_the_code_of_the_page_runs(block: str, capsys: pytest.CaptureFixture[str]) -> None:
     run(block, PAGE)
@@ -49,6 +51,7 @@ def test_the_code_of_the_page_runs(block: str, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.splitlines() == promised(block)
 
 
+@pytest.mark.weights
 def test_the_example_finds_its_notes(tmp_path: Path, minilm: str) -> None:
     command = [
         *(sys.executable, "-W", "error", str(EXAMPLE)),
@@ -66,3 +69,9 @@ def test_the_example_finds_its_notes(tmp_path: Path, minilm: str) -> None:
         assert "refused: dim: stored 384, given 128" in output.stdout
     assert "9 notes written, 9 in" in outputs[0].stdout
     assert "0 notes written, 9 in" in outputs[1].stdout
+
+
+def test_the_page_knows_what_a_download_says_that_failed() -> None:
+    said = str(DownloadError("hub …", "…"))
+
+    assert f"| `{said}` (`DownloadError`) |" in PAGE.read_text(encoding="utf-8")

@@ -116,6 +116,68 @@ def test_a_bad_text_is_named_by_its_place_and_the_upload_goes_on(
     assert client.count("notes").count == 50
 
 
+@pytest.mark.parametrize("skip_existing", [True, False])
+def test_equal_ids_of_a_window_are_one_point(
+    embedder: OnnxEmbedder, client: QdrantClient, *, skip_existing: bool
+) -> None:
+    texts = ["x", "y", "x", "x", "z"]
+    same = [{"f": text} for text in texts]
+
+    written = upload_texts(
+        client, "notes", embedder, texts, payloads=same, skip_existing=skip_existing
+    )
+
+    assert written == client.count("notes").count == 3
+    assert embedder.engine.stats().texts == 3
+    again = upload_texts(client, "notes", embedder, [*texts, "w", "w"], skip_existing=skip_existing)
+    assert again == (1 if skip_existing else 4)
+
+
+@pytest.mark.parametrize("skip_existing", [True, False])
+def test_equal_ids_of_a_window_with_different_payloads_are_refused(
+    embedder: OnnxEmbedder, client: QdrantClient, *, skip_existing: bool
+) -> None:
+    texts = [*MANY[:8], "x", "x", "x"]
+    payloads = [{"f": number} for number in range(11)]
+
+    with pytest.raises(InputError, match=r"index 9: .*index 8.*{'f': 9}, there {'f': 8}") as raised:
+        upload_texts(
+            client, "notes", embedder, texts, payloads=payloads, skip_existing=skip_existing
+        )
+
+    assert raised.value.index == 9
+    assert 'point_id(f"{file}#{number}")' in str(raised.value.hint)
+    assert client.count("notes").count == 8  # the window before
+    ids = [point_id(f"file#{number}") for number in range(11)]
+    assert upload_texts(client, "notes", embedder, texts, ids=ids, payloads=payloads) == 11
+
+
+def test_equal_ids_of_two_windows_are_not_seen(
+    embedder: OnnxEmbedder, client: QdrantClient
+) -> None:
+    """Pins what the page says: no more than a window is remembered."""
+    texts = ["x", *MANY[:7], "x"]
+    payloads = [{"f": number} for number in range(9)]
+
+    def stored() -> Any:
+        return (client.retrieve("notes", [point_id("x")])[0].payload or {})["f"]
+
+    assert upload_texts(client, "notes", embedder, texts, payloads=payloads) == 9
+    assert client.count("notes").count == 8
+    assert stored() == 8
+    client.delete("notes", [point_id("x")])
+    again = upload_texts(client, "notes", embedder, texts, payloads=payloads, skip_existing=True)
+    assert (again, stored()) == (1, 0)
+
+
+def test_an_option_that_the_client_does_not_have_is_refused(
+    embedder: OnnxEmbedder, client: QdrantClient
+) -> None:
+    with pytest.raises(SettingError, match=r"skip_exsting=True: no such option.*max_retries"):
+        upload_texts(client, "notes", embedder, MANY, skip_exsting=True)
+    assert embedder.engine.stats().texts == 0
+
+
 @pytest.mark.parametrize("bad", ["a cat", None, {"a": 1}])
 def test_what_is_no_list_of_texts_is_refused(
     embedder: OnnxEmbedder, client: QdrantClient, bad: Any

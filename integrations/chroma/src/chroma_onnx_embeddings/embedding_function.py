@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from chromadb.api.types import Documents, EmbeddingFunction
 from chromadb.utils.embedding_functions import register_embedding_function
 
 import onnx_embeddings
-from chroma_onnx_embeddings import collection as guard
+from chroma_onnx_embeddings import guard
 from onnx_embeddings import EngineConfig, ModelRequest
 
 if TYPE_CHECKING:
@@ -42,10 +43,22 @@ class OnnxEmbeddingFunction(_Unwrapped):
 
     `model` is a name (``org/name``), or a folder: a path or a text that starts with ``.``, ``/``
     or ``~``. From there to `document_prompt` the settings are those of
-    `onnx_embeddings.ModelRequest`, which Chroma keeps with the collection. `show_progress` shows a
-    bar while documents are embedded, `engine_options` are fields of `onnx_embeddings.EngineConfig`;
-    those two belong to a process and never change a vector, so Chroma does not keep them.
+    `onnx_embeddings.ModelRequest`, which Chroma keeps with the collection; they can be read, not
+    set. `show_progress` shows a bar while documents are embedded, `engine_options` are fields of
+    `onnx_embeddings.EngineConfig`; those two belong to a process and never change a vector, so
+    Chroma does not keep them.
     """
+
+    # To be read only: an engine that is open would go on with the old value.
+    model = property(attrgetter("request.model"))
+    revision = property(attrgetter("request.revision"))
+    precision = property(attrgetter("request.precision"))
+    variant = property(attrgetter("request.variant"))
+    dim = property(attrgetter("request.dim"))
+    max_tokens = property(attrgetter("request.max_tokens"))
+    long_text = property(attrgetter("request.long_text"))
+    query_prompt = property(attrgetter("request.query_prompt"))
+    document_prompt = property(attrgetter("request.document_prompt"))
 
     def __init__(  # noqa: PLR0913  every field of the request by name
         self,

@@ -49,7 +49,12 @@ class OnnxEmbeddings(BaseModel, Embeddings):
     """
 
     model_config = ConfigDict(
-        extra="forbid", protected_namespaces=(), populate_by_name=True, frozen=True, strict=True
+        extra="forbid",
+        protected_namespaces=(),
+        populate_by_name=True,
+        frozen=True,
+        strict=True,
+        use_attribute_docstrings=True,
     )
 
     model_name: str = Field(default=onnx_embeddings.DEFAULT_MODEL, alias="model")
@@ -84,6 +89,11 @@ class OnnxEmbeddings(BaseModel, Embeddings):
     def _path_as_text(cls, value: object) -> str:
         return ModelRequest(model=value).model  # type: ignore[arg-type]  # it checks the type
 
+    @field_validator("engine_options", mode="before")
+    @classmethod
+    def _none_are_no_options(cls, value: object) -> object:
+        return {} if value is None else value
+
     def model_post_init(self, _context: Any, /) -> None:
         """Check all settings together, without touching disk or network."""
         values = {field.name: getattr(self, field.name) for field in fields(ModelRequest)[1:]}
@@ -99,6 +109,11 @@ class OnnxEmbeddings(BaseModel, Embeddings):
         return type(self)(**values | changed)
 
     @property
+    def model(self) -> str:
+        """The name or the folder that was asked for, as `model_name`."""
+        return self.model_name
+
+    @property
     def request(self) -> ModelRequest:
         """What is asked of the engine: everything here that can change a vector."""
         return self._request
@@ -107,7 +122,7 @@ class OnnxEmbeddings(BaseModel, Embeddings):
     def engine(self) -> Engine:
         """The engine, opened by the first who asks: its ``spec``, its ``path``, its ``stats()``."""
         # Threads that come at once make an engine each, on one session; the last one is kept.
-        if self._engine is None:
+        if self._engine is None or self._engine.closed:
             self._engine = onnx_embeddings.load(self._request, config=self._config)
         return self._engine
 

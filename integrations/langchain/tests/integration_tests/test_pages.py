@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from langchain_onnx_embeddings import OnnxEmbeddings
+from onnx_embeddings.errors import DownloadError
+
 README = Path(__file__).parents[2] / "README.md"
 PAGE = Path(__file__).parents[4] / "docs" / "langchain.md"
 
@@ -25,3 +28,22 @@ def test_the_code_of_a_page_runs(
     promised = re.findall(r"print\(.*\)  # (.*)", code)
     assert len(promised) == prints
     assert capsys.readouterr() == ("\n".join(promised) + "\n", "")
+
+
+def test_the_readme_says_how_to_install_what_langchain_does_not_bring() -> None:
+    before = README.read_text("utf-8").partition("from langchain_classic")[0]
+    assert "pip install langchain-classic\n" in before
+
+
+def test_the_page_explains_a_failed_download(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
+    for name in ("HF_HUB_OFFLINE", "ONNX_EMBEDDINGS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    said = re.search(r"\*\*`DownloadError: (.*)…(.*)`\*\*", PAGE.read_text("utf-8"))
+    assert said
+
+    with pytest.raises(DownloadError) as raised:
+        OnnxEmbeddings(model="org/name").embed_query("a text")
+
+    assert str(raised.value).startswith(said[1])
+    assert said[2] in str(raised.value)

@@ -89,6 +89,20 @@ def test_a_model_may_be_given_under_both_names() -> None:
     )
 
 
+def test_a_model_may_be_read_under_both_names() -> None:
+    embeddings = OnnxEmbeddings(model="org/name")
+
+    assert embeddings.model == embeddings.model_name == "org/name"
+    assert "model" not in embeddings.model_dump()
+    with pytest.raises(ValidationError, match="frozen"):
+        embeddings.model = "org/other"  # type: ignore[misc]
+
+
+def test_every_setting_has_a_description() -> None:
+    for name, field in OnnxEmbeddings.model_fields.items():
+        assert field.description, name
+
+
 def test_the_request_is_what_was_asked_for() -> None:
     embeddings = OnnxEmbeddings(model="org/name", revision="main", dim=8, query_prompt="q: ")
 
@@ -115,6 +129,7 @@ def test_a_path_is_a_folder(tiny: str) -> None:
         ({"precision": "fp31"}, "must be one of"),
         ({"variant": "../model.onnx"}, "inside the model's folder"),
         ({"model": "./folder", "revision": "main"}, "no revisions"),
+        ({"engine_options": []}, "valid dictionary"),
         ({"engine_options": {"lane": 2}}, "lane=2: no such option.*lanes"),
         ({"engine_options": {"lanes": 0}}, "lanes=0: must be a whole number"),
     ],
@@ -144,6 +159,14 @@ def test_engine_options_reach_the_engine_and_no_dump(tiny: str) -> None:
     assert embeddings.engine.config.batch_tokens == 64
     assert "engine_options" not in embeddings.model_dump()
     assert "lanes" not in embeddings.model_dump_json()
+
+
+def test_none_are_no_engine_options() -> None:
+    embeddings = OnnxEmbeddings(engine_options=None)  # type: ignore[arg-type]
+
+    assert embeddings == OnnxEmbeddings()
+    assert embeddings.engine_options == {}
+    assert embeddings.model_copy(update={"engine_options": None}).engine_options == {}
 
 
 def test_every_field_of_the_engine_config_is_an_engine_option() -> None:
@@ -307,6 +330,18 @@ def test_objects_of_one_model_share_it_and_the_last_one_frees_it(tmp_path: Path)
     del objects, embeddings
     gc.collect()
     assert loaded_models() == before
+
+
+def test_after_its_engine_was_closed_the_next_text_opens_one(tiny: str) -> None:
+    embeddings = OnnxEmbeddings(model=tiny, dim=8)
+    vector = embeddings.embed_query("a cat")
+    other = copy.copy(embeddings)
+
+    embeddings.engine.close()
+
+    for each in (embeddings, other):
+        assert each.embed_query("a cat") == vector
+        assert not each.engine.closed
 
 
 def test_threads_that_come_at_once_load_one_model(tmp_path: Path) -> None:

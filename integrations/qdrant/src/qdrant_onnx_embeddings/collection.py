@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Literal
 
+from qdrant_client import AsyncQdrantClient, QdrantClient
+
 from qdrant_onnx_embeddings import guard
+from qdrant_onnx_embeddings.arguments import check_options, check_types
 
 if TYPE_CHECKING:
-    from qdrant_client import AsyncQdrantClient, QdrantClient
-
     from qdrant_onnx_embeddings.embedder import OnnxEmbedder
 
 
@@ -33,15 +34,19 @@ def open_collection(  # noqa: PLR0913  the guard's settings, beside the three th
         accept: ``"same-space"`` lets vectors of the same space do that were made another way.
         adopt: write the spec down for a collection that says nothing of its model, because the
             caller knows that this model made its vectors. Size and distance are still checked.
-        create_options: for ``client.create_collection``, used only if the collection is new;
-            ``vectors_config`` and ``metadata`` are added to.
+        create_options: for ``client.create_collection``, used only if the collection is new,
+            but their names are checked each time; ``vectors_config`` and ``metadata`` are added
+            to.
 
     Raises:
         SpecMismatchError: the vectors that are there go with another model; both are named.
-        SettingError: the collection has no such vector, compares vectors another way, or says
-            nothing of its model.
+        SettingError: an argument is something else, or the client has no such option; the
+            collection has no such vector, compares vectors another way, or says nothing of its
+            model.
         ModelError: the model can't be found, fetched, read or loaded.
     """
+    check_types(client, QdrantClient, embedder)
+    check_options(client, QdrantClient, "create_collection", create_options)
     wanted = guard.creation(embedder, vector_name, create_options)
     if not client.collection_exists(name):
         try:
@@ -70,6 +75,7 @@ def check_collection(
     Arguments and errors are those of `open_collection`; the client raises its own error for a
     collection that does not exist.
     """
+    check_types(client, QdrantClient, embedder)
     guard.check(embedder, client.get_collection(name), name, vector_name, accept)
 
 
@@ -84,6 +90,8 @@ async def aopen_collection(  # noqa: PLR0913  as open_collection
     **create_options: Any,
 ) -> None:
     """As `open_collection`, for the asynchronous client; the model is loaded in a thread."""
+    check_types(client, AsyncQdrantClient, embedder)
+    check_options(client, AsyncQdrantClient, "create_collection", create_options)
     wanted = await asyncio.to_thread(guard.creation, embedder, vector_name, create_options)
     if not await client.collection_exists(name):
         try:
@@ -107,5 +115,6 @@ async def acheck_collection(
     accept: Literal["same-space"] | None = None,
 ) -> None:
     """As `check_collection`, for the asynchronous client."""
+    check_types(client, AsyncQdrantClient, embedder)
     info = await client.get_collection(name)
     await asyncio.to_thread(guard.check, embedder, info, name, vector_name, accept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from qdrant_client import models
@@ -11,7 +12,7 @@ import onnx_embeddings
 from onnx_embeddings import EngineConfig, ModelRequest, Similarity
 from onnx_embeddings.errors import SettingError
 from qdrant_onnx_embeddings.inference import replace_documents
-from qdrant_onnx_embeddings.points import embed_rows, read_rows, to_points
+from qdrant_onnx_embeddings.points import distinct, embed_rows, read_rows, to_points
 
 if TYPE_CHECKING:
     import os
@@ -35,6 +36,17 @@ class OnnxEmbedder:
     too. All objects with one model share it in the process; they pickle, and survive a fork.
     """
 
+    # To be read only: an engine that is open would go on with the old value.
+    model = property(attrgetter("request.model"))
+    revision = property(attrgetter("request.revision"))
+    precision = property(attrgetter("request.precision"))
+    variant = property(attrgetter("request.variant"))
+    dim = property(attrgetter("request.dim"))
+    max_tokens = property(attrgetter("request.max_tokens"))
+    long_text = property(attrgetter("request.long_text"))
+    query_prompt = property(attrgetter("request.query_prompt"))
+    document_prompt = property(attrgetter("request.document_prompt"))
+
     def __init__(  # noqa: PLR0913  every field of the request by name
         self,
         model: str | os.PathLike[str] = onnx_embeddings.DEFAULT_MODEL,
@@ -55,6 +67,7 @@ class OnnxEmbedder:
         The settings up to `document_prompt` are those of `onnx_embeddings.ModelRequest`, and
         `engine_options` are fields of `onnx_embeddings.EngineConfig`, which never change a
         vector. `show_progress` shows a bar on the standard error stream while texts become points.
+        The settings of the model can be read, not set.
 
         Raises:
             SettingError: a value can't be used.
@@ -72,6 +85,7 @@ class OnnxEmbedder:
         )
         self._config = EngineConfig.from_dict({} if engine_options is None else engine_options)
         self._engine: Engine | None = None
+        self._is_given = False
         self.show_progress = show_progress
 
     @classmethod
@@ -81,7 +95,7 @@ class OnnxEmbedder:
             raise SettingError("engine", engine, "must be an Engine, as load() returns it")
         embedder = cls(show_progress=show_progress)
         embedder._request, embedder._config = engine.request, engine.config
-        embedder._engine = engine
+        embedder._engine, embedder._is_given = engine, True
         return embedder
 
     @property
@@ -91,11 +105,15 @@ class OnnxEmbedder:
 
     @property
     def engine(self) -> Engine:
-        """The engine, opened by the first who asks: its ``spec``, its ``path``, its ``stats()``."""
+        """The engine, opened by the first who asks: its ``spec``, its ``path``, its ``stats()``.
+
+        One that was closed is made anew; that of `from_engine` is its owner's, and stays closed.
+        """
         # Threads that come at once make an engine each, on one session; the last one is kept.
-        if self._engine is None:
-            self._engine = onnx_embeddings.load(self._request, config=self._config)
-        return self._engine
+        engine = self._engine
+        if engine is None or (engine.closed and not self._is_given):
+            engine = self._engine = onnx_embeddings.load(self._request, config=self._config)
+        return engine
 
     def vector_params(self, **overrides: Any) -> models.VectorParams:
         """Size and distance of a collection's vectors, as the model says.
@@ -121,7 +139,7 @@ class OnnxEmbedder:
         Args:
             texts: any iterable of strings.
             ids: one for each text; None is `point_id` of the text, so that equal texts are one
-                point.
+                point, which can't have two payloads.
             payloads: one dictionary for each text, or None.
             vector_name: the named vector to fill; None is the collection's only, unnamed one.
             text_key: where the payload holds the text; None leaves the payload as it is.
@@ -130,11 +148,12 @@ class OnnxEmbedder:
             Each with a flat list of D Python floats as its vector, or as its named vector.
 
         Raises:
-            InputError: an item is no valid text, or its id or payload is none; its place is in the
-                message and in ``index``.
+            InputError: an item is no valid text, its id or payload is none, or its id is that of
+                another text or payload; its place is in the message and in ``index``.
             ModelError: the model can't be found, fetched, read or loaded.
         """
         rows = list(read_rows(texts, ids, payloads, text_key))
+        distinct(rows)  # or raise: of points with one id, Qdrant keeps the last
         vectors = embed_rows(self.engine, rows, progress=self.show_progress)
         return to_points(rows, vectors, vector_name)
 
@@ -148,9 +167,24 @@ class OnnxEmbedder:
         """
         return self._embed_queries([text])[0]
 
-    async def apoints(self, texts: Iterable[str], **options: Any) -> list[models.PointStruct]:
-        """As `points`, in a thread."""
-        return await asyncio.to_thread(self.points, texts, **options)
+    async def apoints(
+        self,
+        texts: Iterable[str],
+        *,
+        ids: Iterable[int | str | UUID] | None = None,
+        payloads: Iterable[Mapping[str, Any] | None] | None = None,
+        vector_name: str | None = None,
+        text_key: str | None = "text",
+    ) -> list[models.PointStruct]:
+        """As `points`, in a thread, which goes on if this is cancelled."""
+        return await asyncio.to_thread(
+            self.points,
+            texts,
+            ids=ids,
+            payloads=payloads,
+            vector_name=vector_name,
+            text_key=text_key,
+        )
 
     async def aquery_vector(self, text: str) -> list[float]:
         """As `query_vector`, in a thread."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sized
 from operator import index
+from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4, uuid5
 
@@ -65,6 +66,25 @@ def read_rows(
     return _rows(iter(texts), _each(ids), _each(payloads), text_key)
 
 
+def distinct(rows: Iterable[Row]) -> list[Row]:
+    """One row for each id, the first that has it.
+
+    Raises:
+        InputError: two rows with one id differ in their text or payload, so one would get lost.
+    """
+    first: dict[int | str, Row] = {}
+    for row in rows:
+        before = first.setdefault(row.id, row)
+        if before is not row and not _same(before, row):
+            raise InputError(
+                f"it has the id of index {before.place}, {row.id!r}, and other content, so that "
+                f"one would get lost: {_beyond(row, before)}, there {_beyond(before, row)}",
+                index=row.place,
+                hint='give each an id of its own: ids=[point_id(f"{file}#{number}"), …]',
+            )
+    return list(first.values())
+
+
 def embed_rows(engine: Engine, rows: Sequence[Row], *, progress: bool = False) -> list[list[float]]:
     """The N vectors of N rows, each D Python floats; an error names the row's own place."""
     try:
@@ -89,6 +109,19 @@ def to_points(
         )
         for row, vector in zip(rows, vectors, strict=True)
     ]
+
+
+def _same(one: Row, other: Row) -> bool:
+    here, there = (one.text, one.payload), (other.text, other.payload)
+    return here == there or repr(here) == repr(there)  # NaN is not equal to itself
+
+
+def _beyond(row: Row, other: Row) -> str:
+    """What a row says otherwise than another with its id, in short."""
+    if row.text != other.text:
+        return shortened(row.text)
+    there = other.payload
+    return shortened({k: v for k, v in row.payload.items() if k not in there or there[k] != v})
 
 
 def _each(values: Iterable[Any] | None) -> Iterator[Any] | None:

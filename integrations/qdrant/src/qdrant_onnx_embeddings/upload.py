@@ -6,14 +6,16 @@ from collections.abc import Iterable, Mapping, Sized
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
+from qdrant_client import QdrantClient
+
 from onnx_embeddings.errors import SettingError
+from qdrant_onnx_embeddings.arguments import check_options, check_types
 from qdrant_onnx_embeddings.collection import check_collection
-from qdrant_onnx_embeddings.points import Row, embed_rows, read_rows, to_points
+from qdrant_onnx_embeddings.points import Row, distinct, embed_rows, read_rows, to_points
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from qdrant_client import QdrantClient
     from tqdm import tqdm
 
     from qdrant_onnx_embeddings.embedder import OnnxEmbedder
@@ -42,6 +44,10 @@ def upload_texts(  # noqa: PLR0913  what points() takes, and what upload_points(
     The collection is checked before anything is read. An upload that broke off goes on if it is
     run again with ``skip_existing=True`` and the same texts.
 
+    Equal ids within the 1,024 are one point, or an error if text or payload differ. Further apart
+    they are not seen: the later point takes the place of the earlier, or, with ``skip_existing``,
+    counts as existing.
+
     Args:
         client: a server's, or a local one.
         name: a collection that `open_collection` opened.
@@ -58,7 +64,7 @@ def upload_texts(  # noqa: PLR0913  what points() takes, and what upload_points(
         upload_options: others of ``client.upload_points``, ``max_retries`` for example.
 
     Returns:
-        How many points were written.
+        How many points were written: distinct ids, counted in each 1,024.
 
     Raises:
         SpecMismatchError: as for `open_collection`, and its other errors.
@@ -67,13 +73,17 @@ def upload_texts(  # noqa: PLR0913  what points() takes, and what upload_points(
     if not upload_options.get("max_retries", 1):
         # Clients before 1.20 send nothing at all then, and do not say so.
         raise SettingError("max_retries", 0, "must be at least 1")
+    check_types(client, QdrantClient, embedder)
+    check_options(client, QdrantClient, "upload_points", upload_options)
     rows = read_rows(texts, ids, payloads, text_key)
     check_collection(client, name, embedder, vector_name=vector_name, accept=accept)
     written = 0
     total = len(texts) if isinstance(texts, Sized) else None
     with _bar(total, shown=embedder.show_progress) as bar:
         while window := list(islice(rows, _WINDOW)):
-            new = _missing(client, name, vector_name, window) if skip_existing else window
+            new = distinct(window)
+            if skip_existing:
+                new = _missing(client, name, vector_name, new)
             points = to_points(new, embed_rows(embedder.engine, new), vector_name)
             # Window by window: a local client makes a list of all the points of a call.
             client.upload_points(name, points, batch_size=batch_size, wait=wait, **upload_options)

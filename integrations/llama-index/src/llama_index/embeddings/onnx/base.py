@@ -54,7 +54,7 @@ class OnnxEmbedding(EmbeddingSettings):
     def engine(self) -> Engine:
         """The engine, opened by the first who asks: its ``spec``, its ``path``, its ``stats()``."""
         # Threads that come at once make an engine each, on one session; the last one is kept.
-        if self._engine is None:
+        if self._engine is None or self._engine.closed:
             self._engine = onnx_embeddings.load(self._request, config=self._config)
         return self._engine
 

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 class EmbeddingSettings(BaseEmbedding):
     """The fields of `OnnxEmbedding`. None of those that change a vector can be assigned."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True, strict=True)
+    model_config = ConfigDict(
+        extra="forbid", populate_by_name=True, strict=True, use_attribute_docstrings=True
+    )
 
     model_name: str = Field(default=onnx_embeddings.DEFAULT_MODEL, alias="model", frozen=True)
     """A name (``org/name``), or a folder: a path or a text that starts with ``.``, ``/``, ``~``."""
@@ -69,6 +71,11 @@ class EmbeddingSettings(BaseEmbedding):
     def _path_as_text(cls, value: object) -> str:
         return ModelRequest(model=value).model  # type: ignore[arg-type]  # it checks the type
 
+    @field_validator("engine_options", mode="before")
+    @classmethod
+    def _none_are_no_options(cls, value: object) -> object:
+        return {} if value is None else value
+
     def model_post_init(self, _context: Any, /) -> None:
         """Check all settings together, without touching disk or network."""
         values = {field.name: getattr(self, field.name) for field in fields(ModelRequest)[1:]}
@@ -89,6 +96,11 @@ class EmbeddingSettings(BaseEmbedding):
         values = {name: getattr(self, name) for name in type(self).model_fields}
         changed = {"model_name" if name == "model" else name: update[name] for name in update}
         return type(self)(**values | changed)
+
+    @property
+    def model(self) -> str:
+        """The name or the folder that was asked for, as `model_name`."""
+        return self.model_name
 
     @property
     def request(self) -> ModelRequest:

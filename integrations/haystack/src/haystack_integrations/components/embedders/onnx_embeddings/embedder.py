@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from haystack import default_from_dict
 
@@ -16,23 +16,29 @@ if TYPE_CHECKING:
     from onnx_embeddings import Engine, ModelRequest
 
 
+def _read(path: str, doc: str) -> Any:
+    return property(attrgetter(path), doc=doc)
+
+
 class OnnxEmbedder:
     """The half that the two components share; it is no component itself."""
 
     _prompt: ClassVar[str]
     """The field of `ModelSpec` that holds what the engine puts before every text."""
 
-    # Haystack wants an attribute for each init parameter. These can only be read: an engine that
-    # is open would go on with the old value.
-    model = property(attrgetter("request.model"))
-    revision = property(attrgetter("request.revision"))
-    precision = property(attrgetter("request.precision"))
-    variant = property(attrgetter("request.variant"))
-    dim = property(attrgetter("request.dim"))
-    max_tokens = property(attrgetter("request.max_tokens"))
-    long_text = property(attrgetter("request.long_text"))
-    query_prompt = property(attrgetter("request.query_prompt"))
-    document_prompt = property(attrgetter("request.document_prompt"))
+    # Haystack wants an attribute for each init parameter. These can only be read: they were checked
+    # together, and an engine that is open would go on with the old value.
+    model: str = _read("request.model", "The name or the folder that was asked for.")
+    revision: str | None = _read("request.revision", "A branch, tag or commit of the hub.")
+    precision: str | None = _read("request.precision", "None: what the files are meant for.")
+    variant: str | None = _read("request.variant", "Path of a ready ONNX file; None: the weights.")
+    dim: int | None = _read("request.dim", "How many numbers of a vector are kept; None: all.")
+    max_tokens: int | None = _read("request.max_tokens", "None: the model's own limit.")
+    long_text: Literal["truncate", "error"] = _read("request.long_text", "What a longer text gets.")
+    query_prompt: str | None = _read("request.query_prompt", "None: the model's own prompt.")
+    document_prompt: str | None = _read("request.document_prompt", "None: the model's own prompt.")
+    prefix: str = _read("_prefix", "Put before every text, behind the prompt.")
+    suffix: str = _read("_suffix", "Put behind every text.")
 
     def __init__(
         self,
@@ -43,11 +49,12 @@ class OnnxEmbedder:
         engine_options: dict[str, Any] | None,
     ) -> None:
         self._request = request
-        self._config = EngineConfig.from_dict(engine_options or {})
-        self._engine_options = dict(engine_options or {})
+        options = {} if engine_options is None else engine_options
+        self._config = EngineConfig.from_dict(options)
+        self._engine_options = dict(options)
         self._engine: Engine | None = None
-        self.prefix = checked_text("prefix", prefix)
-        self.suffix = checked_text("suffix", suffix)
+        self._prefix = checked_text("prefix", prefix)
+        self._suffix = checked_text("suffix", suffix)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
@@ -78,7 +85,7 @@ class OnnxEmbedder:
         """
         # Threads that come at once make an engine each, on one session; the last one is kept.
         engine = self._engine
-        if engine is None:
+        if engine is None or engine.closed:
             engine = onnx_embeddings.load(self._request, config=self._config)
             self._check_prefix(getattr(engine.spec, self._prompt))
             self._engine = engine

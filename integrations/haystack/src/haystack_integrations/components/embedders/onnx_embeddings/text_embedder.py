@@ -37,7 +37,7 @@ class OnnxTextEmbedder(OnnxEmbedder):
         long_text: ``"error"`` raises for a text that is longer, instead of cutting it.
         query_prompt: put before every query; None is the model's own prompt, ``""`` is none.
         document_prompt: as `query_prompt`, for documents. Not used here; both embedders of a
-            model take the same settings.
+            model take the same model settings.
         prefix: put before the text, behind the query prompt.
         suffix: put behind the text.
         engine_options: fields of `onnx_embeddings.EngineConfig`, as JSON types. They never change

@@ -252,3 +252,36 @@ def test_no_items_are_no_work_and_harm_nobody() -> None:
     call: Call[int] = scheduler.call(lambda _: None, LaneLimit(2))
     call.put([1])
     assert drain(call) == [1]
+
+
+def test_another_interrupt_does_not_end_the_wait_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduler, gate = Scheduler(), Gate()
+    scheduler.call(gate, LaneLimit(1)).put(["an item"])
+    gate.entered.get(timeout=SECONDS)
+    interrupts = [KeyboardInterrupt(), KeyboardInterrupt()]
+    wait = scheduler._changed.wait
+
+    def interrupted(timeout: float | None = None) -> bool:
+        if threading.current_thread() is threading.main_thread() and interrupts:
+            if len(interrupts) == 1:
+                gate.open.set()
+            raise interrupts.pop()
+        return wait(timeout)
+
+    monkeypatch.setattr(scheduler._changed, "wait", interrupted)
+    scheduler.end()
+    assert not interrupts
+    assert scheduler._running == 0
+
+
+def test_a_call_that_is_dropped_starts_nothing_more() -> None:
+    gate = Gate()
+    call = Scheduler().call(gate, LaneLimit(1))
+    call.put(["first", "second", "third"])
+    assert gate.entered.get(timeout=SECONDS) == "first"
+    call.drop()
+    gate.open.set()
+    assert drain(call) == ["first"]
+    assert gate.entered.empty()

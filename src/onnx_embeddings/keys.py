@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,16 +27,22 @@ def keys(spec: ModelSpec, prompt: str, texts: Sequence[str]) -> list[bytes]:
         prompt: put before each text.
         texts: checked texts, without the prompt.
     """
-    of_spec = (FORMAT, spec.space, spec.scheme, str(spec.max_tokens), spec.long_text, prompt)
-    start = hashlib.sha256()
-    for field in of_spec:
-        start.update(_delimited(field))
+    start = _start(spec, prompt)
     found = []
     for text in texts:
         key = start.copy()
         key.update(_delimited(text))
         found.append(key.digest())
     return found
+
+
+@lru_cache(maxsize=64)
+def _start(spec: ModelSpec, prompt: str) -> hashlib._Hash:
+    """The hash of all but the text, to be copied."""
+    start = hashlib.sha256()
+    for field in (FORMAT, spec.space, spec.scheme, str(spec.max_tokens), spec.long_text, prompt):
+        start.update(_delimited(field))
+    return start
 
 
 def _delimited(field: str) -> bytes:

@@ -290,7 +290,8 @@ def _check_settings(adapter: _Adapter, tiny: str) -> None:
 def _check_refusals(adapter: _Adapter, bad_setting: tuple[type[Exception], ...], tiny: str) -> None:
     """Settings that this model can't have are not thrown away."""
     made = adapter.make(model=tiny, long_text="error", engine_options={"cache": None})
-    _refused(adapter.documents, made, ["one two three " * 40], adapter.bad_input)
+    too_long = ["one two three " * 40]
+    _refused(adapter.documents, made, too_long, (InputError, *adapter.bad_input))
     refusals: tuple[type[Exception], ...] = (*bad_setting, OnnxEmbeddingsError)
     wishes = {"revision": "main", "precision": "int3", "variant": "onnx/missing.onnx"}
     for name, value in wishes.items():

@@ -21,7 +21,7 @@ import pytest
 import onnx_embeddings
 from onnx_embeddings import EngineConfig
 from onnx_embeddings import cache as cache_module
-from onnx_embeddings.cache import VectorCache, access, database, open_cache
+from onnx_embeddings.cache import VectorCache, access, database, failures, open_cache
 from onnx_embeddings.errors import CacheError, InferenceError, InputError
 from onnx_embeddings.testing import write_tiny_model
 
@@ -64,7 +64,7 @@ def engine(tiny_folder: Path, folder: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(failures, "_PATIENCE_S", 0.2)
     monkeypatch.setattr(access, "_REST_S", 0.3)
 
 
@@ -735,6 +735,26 @@ def test_clearing_works_also_after_a_failure_or_says_that_it_can_not(
     folder.write_text("no folder", encoding="utf-8")
     with pytest.raises(CacheError, match="can't be cleared"):
         cache.clear()
+
+
+def test_clearing_needs_no_database_that_opens(
+    cache: VectorCache, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full lets no database open; what is there goes all the same."""
+    cache.put_many([key(1)], some(1))
+    cache.close_idle()
+    fresh = VectorCache(folder, 2**24)
+    file = cache.folder / "cache.db"
+    connect = database.connect
+
+    def full(at: Path, limit: int) -> database.Database:
+        if file.exists():
+            raise sqlite3.OperationalError("database or disk is full")
+        return connect(at, limit)
+
+    monkeypatch.setattr(access, "connect", full)
+    fresh.clear()
+    assert fresh.stats().vectors == 0
 
 
 def test_others_notice_that_it_was_cleared(cache: VectorCache, folder: Path) -> None:

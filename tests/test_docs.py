@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import os
 import re
@@ -89,6 +90,13 @@ def test_the_page_of_models_knows_the_catalog() -> None:
         assert row in text
         assert model.revision[:8] in text
         assert f"| {len(model.mirrors)} |" in text
+
+
+def test_the_page_of_settings_has_all_of_them() -> None:
+    text = (REPOSITORY / "docs" / "settings.md").read_text(encoding="utf-8")
+    for kind in (onnx_embeddings.ModelRequest, onnx_embeddings.EngineConfig):
+        for field in dataclasses.fields(kind):
+            assert f"`{field.name}`" in text
 
 
 def test_examples_in_docstrings_are_right() -> None:

@@ -30,8 +30,8 @@ class EngineConfig:
             nowhere, or ``"auto"``: ``ONNX_EMBEDDINGS_CACHE`` (a folder, or ``off``), else the
             folder ``vectors`` in `home`. With that last one, a cache that can't be used is logged
             and done without; a folder that was named and can't be used is a `CacheError`.
-        cache_bytes: how much the cache may take on disk, 1 GiB by default, and up to 8 MiB of a
-            log. Above it, the vectors used least recently go.
+        cache_bytes: how much the cache's database may take, 1 GiB by default; a log beside it
+            takes some MB more. Above it, the vectors used least recently go.
         lanes: how many batches of this engine run at a time, one thread each.
             ``ONNX_EMBEDDINGS_LANES``, else the processors this process may use (affinity and
             container quota respected). All engines of a process together run as many as the

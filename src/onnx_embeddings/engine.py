@@ -126,6 +126,7 @@ class Engine:
             InputError: an item is no valid text, or too long where `long_text` is ``"error"``.
             InferenceError: the runtime failed.
             ClosedError: the engine was closed.
+            CacheError, ModelError: this text opens the engine, and `open` raises.
         """
         return self._embed(texts, self._opened().spec.document_prompt, progress=progress)
 

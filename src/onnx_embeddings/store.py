@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_LONGEST_WAIT_S = 10.0  # for what takes a moment
 _PATIENCE_S = 2.0  # a small model is compiled within this, without a word
 
 
@@ -131,11 +132,11 @@ def exclusively(lock: Path) -> Iterator[None]:
     """Hold a lock file, between threads and between processes.
 
     Raises:
-        OSError: it can't be made.
+        OSError: it can't be made, or somebody holds it for ten seconds.
     """
     from filelock import FileLock
 
-    with FileLock(lock):
+    with FileLock(lock, timeout=_LONGEST_WAIT_S):
         yield
 
 

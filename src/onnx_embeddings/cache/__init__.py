@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnx_embeddings.cache.access import Access
-from onnx_embeddings.cache.database import reason
+from onnx_embeddings.cache.failures import reason
 from onnx_embeddings.cache.values import decoded, encoded, size_of
 from onnx_embeddings.errors import CacheError
 

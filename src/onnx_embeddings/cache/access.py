@@ -8,22 +8,16 @@ import shutil
 import stat
 import threading
 import time
-import weakref
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from onnx_embeddings.cache.database import (
-    FILE,
-    Database,
-    connect,
-    is_damage,
-    patiently,
-    reason,
-)
+from onnx_embeddings.cache.database import FILE, Database, connect
+from onnx_embeddings.cache.failures import is_damage, patiently, reason
+from onnx_embeddings.cache.forks import apart, close_before
 from onnx_embeddings.store import exclusively
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     Result = TypeVar("Result")
@@ -34,7 +28,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _REST_S = 30.0  # without the database, after it failed
-_LONGEST_WAIT_S = 10.0
 
 
 class Access:
@@ -65,7 +58,7 @@ class Access:
         self._identity: Identity | None = None
         self._resting_until: dict[str, float] = {}
         self._said = False
-        _all.add(self)
+        close_before(self)
 
     def open(self) -> None:
         """Open the database now.
@@ -74,7 +67,7 @@ class Access:
             Exception: of the operating system or of SQLite: the database can't be opened.
         """
         try:
-            with forks.apart():
+            with apart():
                 self._opened()
         except Exception:
             self._said = True
@@ -95,7 +88,7 @@ class Access:
             self._count()
             return otherwise
         try:
-            with forks.apart():
+            with apart():
                 return patiently(lambda: self._mended(work))
         except Exception as error:  # noqa: BLE001  whatever it is, a cache is no reason to fail
             self._rest(what)
@@ -115,18 +108,19 @@ class Access:
         Raises:
             Exception: of the operating system or of SQLite: it can't be done.
         """
-        with forks.apart(), self._lock:
-            database = self._opened()
+        with apart(), self._lock:
+            self._drop()
             try:
-                with exclusively(self.folder / "lock"):
-                    self._drop()
-                    for file in self._files():
-                        file.unlink(missing_ok=True)
+                if self.folder.is_dir():
+                    with exclusively(self.folder / "lock"):
+                        for file in self._files():
+                            file.unlink(missing_ok=True)
             except PermissionError:  # where files in use can't be removed
+                database = self._opened()
                 with database.borrowed():
                     patiently(database.empty)
             shutil.rmtree(self._aside, ignore_errors=True)
-            self._made()
+            self._opened()
             self._resting_until.clear()
 
     def close_idle(self) -> None:
@@ -216,73 +210,6 @@ class Access:
 
     def _files(self) -> list[Path]:
         return [self.folder / f"{FILE}{suffix}" for suffix in ("-wal", "-shm", "")]
-
-
-class Forks:
-    """Keeps forks and SQLite apart.
-
-    A child that is made while another thread is in SQLite inherits the record of its locks, and
-    finds the database locked for ever.
-    """
-
-    def __init__(self) -> None:
-        """Nothing runs."""
-        self._changed = threading.Condition()
-        self._running = 0
-        self._forking = 0
-
-    @contextmanager
-    def apart(self) -> Iterator[None]:
-        """Do something in SQLite, not during a fork."""
-        with self._changed:
-            while self._forking:
-                self._changed.wait()
-            self._running += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._running -= 1
-                self._changed.notify_all()
-
-    def before(self) -> None:
-        """Let what runs come to its end, and start nothing more."""
-        with self._changed:
-            self._forking += 1
-            # Bounded: the thread that forks may itself be in the middle of something.
-            self._changed.wait_for(lambda: not self._running, timeout=_LONGEST_WAIT_S)
-
-    def after(self) -> None:
-        """Go on, in the parent."""
-        with self._changed:
-            self._forking -= 1
-            self._changed.notify_all()
-
-
-forks = Forks()
-_all: weakref.WeakSet[Access] = weakref.WeakSet()
-
-
-def _before_fork() -> None:
-    forks.before()
-    # SQLite must not find, in the child, a connection that the parent opened.
-    for access in list(_all):
-        access.close_idle()
-
-
-def _after_in_parent() -> None:
-    forks.after()
-
-
-def _after_in_child() -> None:
-    global forks  # noqa: PLW0603  a thread of the parent may have its lock
-    forks = Forks()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child
-    )
 
 
 def _identity(folder: Path) -> Identity | None:

@@ -5,29 +5,25 @@ The one door to diskcache. Nothing is pickled and nothing lies in files beside t
 
 from __future__ import annotations
 
-import random
 import sqlite3
 import threading
 import time
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import diskcache
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
+from onnx_embeddings.cache.failures import BusyError, NotOursError, is_busy
 
-    Result = TypeVar("Result")
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 FILE = "cache.db"
 """The name of the database, as diskcache has it."""
 
 _CHUNK = 500  # keys in one statement; SQLite before 3.32 takes 999
-_PATIENCE_S = 5.0  # for others who write; a window of texts is written in a few hundredths
 _LARGEST_LOG = 2**23  # bytes of the write-ahead log, beside the database
-_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
-_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _MOST_IDLE = 4  # connections that wait for the next who asks
 _DELETED_AT_ONCE = 2000
 
@@ -50,13 +46,6 @@ _TABLES = {
 }
 _SETTINGS = {*diskcache.DEFAULT_SETTINGS, "sqlite_journal_size_limit"}
 _SETTINGS |= {"count", "size", "hits", "misses"}
-
-Busy = diskcache.Timeout
-"""Raised at once while somebody else writes."""
-
-
-class NotOursError(Exception):
-    """The file is a database, but no cache of this package."""
 
 
 class BytesOnly(diskcache.Disk):  # type: ignore[misc]  # untyped
@@ -169,8 +158,8 @@ class Database(diskcache.Cache):  # type: ignore[misc]  # untyped
             try:
                 con.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
-                if _code(error) in _BUSY:
-                    raise diskcache.Timeout from None
+                if is_busy(error):
+                    raise BusyError from None
                 raise
             yield con.execute, _nothing
             con.execute("COMMIT")
@@ -199,7 +188,7 @@ class Database(diskcache.Cache):  # type: ignore[misc]  # untyped
         try:
             with self.transact():
                 self._use("rowid", rows)
-        except diskcache.Timeout:
+        except BusyError:
             return False
         return True
 
@@ -258,10 +247,11 @@ def connect(folder: Path, limit: int) -> Database:
 
     Raises:
         NotOursError: there is more in it than a cache has.
+        sqlite3.Error: somebody else writes, or it can't be opened.
     """
     # diskcache believes what it finds, and waits up to a minute for a lock at each of its first
     # statements: look and ask once before.
-    first = sqlite3.connect(folder / FILE, timeout=_PATIENCE_S, isolation_level=None)
+    first = sqlite3.connect(folder / FILE, timeout=0, isolation_level=None)
     with closing(first):
         first.execute("BEGIN IMMEDIATE")
         tables = set(first.execute("SELECT type, name FROM sqlite_master"))
@@ -273,39 +263,6 @@ def connect(folder: Path, limit: int) -> Database:
                 raise NotOursError(f"it has settings {sorted(map(str, strange))}")
         first.execute("ROLLBACK")
     return Database(folder, limit)
-
-
-def patiently(work: Callable[[], Result]) -> Result:
-    """Try again while somebody else writes."""
-    deadline = time.monotonic() + _PATIENCE_S
-    pause = 0.001
-    while True:
-        try:
-            return work()
-        except (diskcache.Timeout, sqlite3.OperationalError) as error:
-            busy = isinstance(error, diskcache.Timeout) or _code(error) in _BUSY
-            if not busy or time.monotonic() > deadline:
-                raise
-        time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311  no secret
-        pause = min(2 * pause, 0.05)
-
-
-def _code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-def is_damage(error: Exception) -> bool:
-    """Whether an error says that the database is not one of ours, or not any more."""
-    if isinstance(error, sqlite3.Error):
-        return _code(error) in _DAMAGED
-    # Settings and rows of another shape break diskcache in these ways.
-    odd = NotOursError | AssertionError | AttributeError | KeyError | TypeError | ValueError
-    return isinstance(error, odd)
-
-
-def reason(error: Exception) -> str:
-    """What an error says, for people."""
-    return "somebody else writes to it" if isinstance(error, diskcache.Timeout) else str(error)
 
 
 def _chunks(items: Sequence[Any]) -> list[Sequence[Any]]:

@@ -2,79 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
-import sys
-import time
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import pytest
+from heartbeat import assert_the_loop_goes_on, assert_the_loop_goes_on_in_a_fresh_process
 
 from langchain_onnx_embeddings import OnnxEmbeddings
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
 
 pytestmark = pytest.mark.weights
 
-# What a busy machine is allowed to add; a call that blocks the loop is one gap of its whole length.
-ATTEMPTS = 4
-LARGEST_GAP_S = 0.05
-
-
-async def largest_gap(work: Awaitable[object]) -> tuple[float, float]:
-    """Seconds: the longest time between two ticks of a 10 ms clock, and the time of the work."""
-    gaps = [0.0]
-    done = asyncio.Event()
-
-    async def tick() -> None:
-        last = time.perf_counter()
-        while not done.is_set():
-            await asyncio.sleep(0.01)
-            now = time.perf_counter()
-            gaps.append(now - last)
-            last = now
-
-    clock = asyncio.create_task(tick())
-    await asyncio.sleep(0.03)
-    start = time.perf_counter()
-    await work
-    elapsed = time.perf_counter() - start
-    done.set()
-    await clock
-    return max(gaps), elapsed
+TEXTS = [f"text {number} " + "of some length " * 20 for number in range(100)]
 
 
 async def test_embedding_does_not_block_the_event_loop(minilm: str) -> None:
-    embeddings = OnnxEmbeddings(model=minilm)
-    texts = [f"text {number} " + "of some length " * 20 for number in range(100)]
+    embeddings = OnnxEmbeddings(model=minilm, engine_options={"cache": None})
     await embeddings.aembed_query("load it first")
-
-    gap = elapsed = 0.0
-    for _ in range(ATTEMPTS):
-        floor, _ = await largest_gap(asyncio.sleep(0.5))
-        gap, elapsed = await largest_gap(embeddings.aembed_documents(texts))
-        if gap < max(LARGEST_GAP_S, 2 * floor, elapsed / 10):
-            return
-    pytest.fail(f"a gap of {gap:.3f} s in {elapsed:.3f} s")
+    await assert_the_loop_goes_on(lambda: embeddings.aembed_documents(TEXTS))
 
 
 def test_loading_does_not_block_the_event_loop(minilm: str) -> None:
-    code = """
-import asyncio, sys
-sys.path.insert(0, sys.argv[2])
-from test_event_loop import largest_gap
-from langchain_onnx_embeddings import OnnxEmbeddings
-
-print(*asyncio.run(largest_gap(OnnxEmbeddings(model=sys.argv[1]).aembed_query("a"))))
-"""
-    gap = elapsed = 0.0
-    for _ in range(ATTEMPTS):
-        command = [sys.executable, "-c", code, minilm, str(Path(__file__).parent)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        gap, elapsed = map(float, done.stdout.split())
-        # To link the runtime's library holds the interpreter for some tens of milliseconds.
-        if gap < max(LARGEST_GAP_S, elapsed / 4):
-            return
-    pytest.fail(f"a gap of {gap:.3f} s in {elapsed:.3f} s")
+    assert_the_loop_goes_on_in_a_fresh_process(
+        "from langchain_onnx_embeddings import OnnxEmbeddings",
+        "OnnxEmbeddings(model=sys.argv[1]).aembed_query('a')",
+        minilm,
+    )

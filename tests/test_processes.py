@@ -67,6 +67,52 @@ print("fine")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("end", ["os._exit(0)", "sys.exit(0)"])
+def test_a_stream_goes_on_in_the_parent_of_a_fork_only(tiny_folder: Path, end: str) -> None:
+    code = """
+from onnx_embeddings.errors import ClosedError
+engine = onnx_embeddings.load(sys.argv[1])
+texts = [f"{i} the cat" for i in range(3000)]
+expected = engine.embed_documents(texts)
+begun, waiting, forgotten = (engine.iter_documents(iter(texts)) for _ in range(3))
+found = [next(begun)]
+next(forgotten)
+for _ in range(5):
+    found += [next(begun) for _ in range(150)]
+    if not (pid := os.fork()):
+        for stream in (begun, waiting):
+            try:
+                next(stream)
+            except ClosedError as error:
+                assert "in the process that began it" in str(error)
+            else:
+                raise AssertionError("the child took a vector")
+        del forgotten
+        assert np.array_equal(engine.embed_documents(texts), expected)
+        assert np.array_equal(list(engine.iter_documents(texts)), expected)
+        engine.close()
+        END
+    assert os.waitpid(pid, 0)[1] == 0
+found += begun
+assert np.array_equal(found, expected)
+assert np.array_equal(list(waiting), expected)
+print("fine")
+"""
+    assert_fine(run(code.replace("END", end), tiny_folder))
+
+
+def test_the_program_may_end_in_the_middle_of_a_stream(tiny_folder: Path) -> None:
+    code = """
+from itertools import count
+stream = onnx_embeddings.load(sys.argv[1]).iter_documents(f"{i} the cat" for i in count())
+for _ in range(100):
+    next(stream)
+print("fine")
+"""
+    assert_fine(run(code, tiny_folder))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_child_that_only_ends_ends_well(tiny_folder: Path) -> None:
     code = """
 engine = onnx_embeddings.load(sys.argv[1])

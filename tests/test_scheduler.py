@@ -285,3 +285,47 @@ def test_a_call_that_is_dropped_starts_nothing_more() -> None:
     gate.open.set()
     assert drain(call) == ["first"]
     assert gate.entered.empty()
+
+
+def test_a_call_that_is_dropped_by_the_garbage_collector_takes_no_lock() -> None:
+    gate, scheduler = Gate(), Scheduler()
+    call = scheduler.call(gate, LaneLimit(1))
+    call.put(["first", "second"])
+    gate.entered.get(timeout=SECONDS)
+    with scheduler._changed:  # as a thread that the collector interrupts may
+        dropping = threading.Thread(target=call.drop)
+        dropping.start()
+        dropping.join(SECONDS)
+        assert not dropping.is_alive()
+    gate.open.set()
+    assert drain(call) == ["first"]
+    assert not scheduler._calls
+    assert not call.items
+
+
+def test_a_call_that_is_failed_waits_for_what_runs_and_wakes_its_caller() -> None:
+    gate = Gate()
+    call = Scheduler().call(gate, LaneLimit(1))
+    call.put(["first", "second"])
+    gate.entered.get(timeout=SECONDS)
+    raised: Queue[BaseException] = Queue()
+
+    def caller() -> None:
+        try:
+            call.progress()
+        except ValueError as error:
+            raised.put(error)
+
+    waiting = threading.Thread(target=caller)
+    failing = threading.Thread(target=call.fail, args=(ValueError("closed"),))
+    waiting.start()
+    failing.start()
+    failing.join(0.1)
+    assert failing.is_alive()
+    gate.open.set()
+    for thread in (failing, waiting):
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+    assert str(raised.get(timeout=SECONDS)) == "closed"
+    assert gate.inside == 0
+    assert gate.entered.empty()

@@ -80,6 +80,17 @@ def test_the_faster_session_is_taken_after_the_trials(tiny: Engine, graph: Graph
     assert alone._faster[size] is faster
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_after_warming_up_the_faster_session_is_known(
+    tiny: Engine, graph: Graph, threads: int
+) -> None:
+    found = Sessions(graph)
+    for text in ("", "the cat sits on", "a " * 30):
+        found.warm_up_alone(batch_of(tiny, text), threads=threads)
+    sizes = [len(alone._faster) for alone in found._alone.values()]
+    assert sizes == ([3] if threads > 1 else [])
+
+
 def test_lone_texts_go_on_when_the_compiled_folder_has_gone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -27,6 +27,9 @@ TokenVectors = npt.NDArray[np.float32]
 Vectors = npt.NDArray[np.float32]
 """(N, D) float32, C order: one vector per text."""
 
+Vector = npt.NDArray[np.float32]
+"""(D,) float32: that of one text."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
@@ -73,11 +76,13 @@ class Graph:
             ``padded``: any other, which takes (B, S) ids and a mask. Both return token vectors.
         hidden_size: size of a token vector.
         weights: digest of the numbers and of the architecture they belong to.
-        precision: what it computes in: ``fp32``, or ``own`` for another format of a ready file.
+        precision: what it computes in: ``fp32``, ``int8``, or ``own`` for another format of a
+            ready file.
         scheme: what the precision means exactly.
         output: the name of the graph's output that holds the token vectors.
         one_by_one: whether a result depends on the batch, so that texts must run alone.
         pad_id: the token for empty places of a padded batch.
+        long_text: a text of more tokens runs alone, in a way of its own; None where no text does.
     """
 
     path: Path
@@ -89,3 +94,4 @@ class Graph:
     output: str
     one_by_one: bool = False
     pad_id: int = 0
+    long_text: int | None = None

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Sized
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from onnx_embeddings import text
@@ -20,14 +22,15 @@ from onnx_embeddings.shared import Lease, lease, release
 from onnx_embeddings.stats import Counters, EngineStats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from tqdm import tqdm
 
-    from onnx_embeddings.arrays import Lengths, Vectors
+    from onnx_embeddings.arrays import Lengths, Vector, Vectors
     from onnx_embeddings.cache import VectorCache
+    from onnx_embeddings.scheduler import Call
     from onnx_embeddings.spec import ModelSpec
 
 
@@ -62,6 +65,7 @@ class Engine:
         self._limit = LaneLimit(1)
         self._give_back: weakref.finalize[[str, int], Engine] | None = None
         self._counters = Counters()
+        self._streams: weakref.WeakSet[Call[Any]] = weakref.WeakSet()
         self._closed = False
         _engines.add(self)
 
@@ -138,6 +142,65 @@ class Engine:
         """
         return self._embed(texts, self._opened().spec.query_prompt, progress=progress)
 
+    def iter_documents(
+        self, texts: Iterable[str], *, progress: bool = False
+    ) -> Generator[Vector, None, None]:
+        """(D,) float32 one by one, in order: the vectors that `embed_documents` returns.
+
+        For more texts than should be in memory at a time, of any number. Reads 64 texts, then 256,
+        then 1,024 at a time, at most two such windows ahead of the vectors (and up to four times
+        as many texts where most are cached or repeated), and computes one window while the
+        vectors of the one before it are used. A text repeated within a window is computed once.
+
+        Ends by itself or with its ``close()``; then, as when it is thrown away, nothing more is
+        started. One thread at a time may take vectors from it; others may use the engine.
+
+        Args:
+            texts: as for `embed_documents`; read in the thread that takes the vectors.
+            progress: show a bar on the standard error stream.
+
+        Returns:
+            An iterator. The engine is opened, and `texts` looked at, before it is returned.
+
+        Raises:
+            InputError: `texts` is no iterable of texts; at a text: as in `embed_documents`, after
+                the vectors of all texts before it. What `texts` raises comes then, too.
+            InferenceError: the runtime failed.
+            ClosedError: the engine was closed, or the iterator is used in a forked process.
+            CacheError, ModelError: this opens the engine, and `open` raises.
+        """
+        items = text.each_checked(texts)
+        held = self._opened()
+        total = len(texts) if isinstance(texts, Sized) else None
+        shown = partial(_bar, total) if progress else nullcontext
+        return self._vectors(items, held, shown)
+
+    def warm_up(self) -> Self:
+        """Make the first text as fast as the thousandth: for servers, before they answer.
+
+        Opens the engine, starts the lanes, runs the model once on each, and finds out how lone
+        queries of up to 64 tokens are fastest, for which it loads the model a second time where
+        there is more than one lane. That takes as long as about 60 queries (half a second for
+        the default model on two processors), and the memory that an engine would take with its
+        third query anyway (50 MB more for the default model). Neither `stats` nor the cache know
+        of it. May be repeated, which measures again.
+
+        Raises:
+            InferenceError: the runtime failed.
+            Exception: as `open`.
+        """
+        held = self._opened()
+        # Counters of its own and no cache, so that nobody sees what it embeds.
+        Embedding(
+            held,
+            self._config,
+            limit=self._limit,
+            counters=Counters(),
+            cache=None,
+            prompt=held.spec.query_prompt,
+        ).warm_up()
+        return self
+
     def count_tokens(self, texts: Iterable[str]) -> Lengths:
         """(N,) int64: tokens of each text, special tokens included, without prompt and uncut.
 
@@ -155,7 +218,10 @@ class Engine:
         return self._counters.read()
 
     def close(self) -> None:
-        """Give the model back; the last engine of a model frees its memory. May be repeated."""
+        """Give the model back; the last engine of a model frees its memory. May be repeated.
+
+        Streams of `iter_documents` end; it waits for what runs of them.
+        """
         with self._lock:
             self._closed = True
             self._lease = None
@@ -164,6 +230,9 @@ class Engine:
             self._cache = None
             if self._give_back is not None:
                 self._give_back()
+            streams = list(self._streams)
+        for stream in streams:
+            stream.fail(ClosedError(self._request.model))
 
     def __enter__(self) -> Self:
         return self.open()
@@ -205,22 +274,50 @@ class Engine:
         """Forget, in a forked child, what only the parent may use; a lock may even be held."""
         self._lock = threading.Lock()
         self._counters = Counters()
+        self._streams = weakref.WeakSet()
         self._lease = None
         self._cache = None
         self._give_back = None
 
     def _embed(self, texts: Iterable[str], prompt: str, *, progress: bool) -> Vectors:
         items = text.checked(texts)
-        run = Embedding(
-            self._opened(),
+        run = self._embedding(self._opened(), prompt)
+        with _bar(len(items)) if progress else nullcontext() as bar:
+            return run.embed(items, bar)
+
+    def _vectors(
+        self,
+        texts: Iterator[str],
+        held: Lease,
+        shown: Callable[[], AbstractContextManager[tqdm[Any] | None]],
+    ) -> Generator[Vector, None, None]:
+        """The vectors of a stream; to hold it holds the engine."""
+        run = self._embedding(held, held.spec.document_prompt)
+        call = run.call()
+        with self._lock:
+            self._still_has(held)
+            self._streams.add(call)
+        with shown() as bar:
+            for vectors in run.stream(call, texts, bar):
+                for vector in vectors:
+                    # A copy, so that who keeps one vector does not keep those of a whole window.
+                    yield vector.copy()
+                    self._still_has(held)
+
+    def _still_has(self, held: Lease) -> None:
+        """Raise if a stream that began with this can't go on."""
+        if self._lease is not held:
+            raise ClosedError(self._request.model, forked=not self._closed)
+
+    def _embedding(self, held: Lease, prompt: str) -> Embedding:
+        return Embedding(
+            held,
             self._config,
             limit=self._limit,
             counters=self._counters,
             cache=self._cache,
             prompt=prompt,
         )
-        with _bar(len(items)) if progress else nullcontext() as bar:
-            return run.embed(items, bar)
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
@@ -243,7 +340,7 @@ def _cache(config: EngineConfig) -> VectorCache | None:
     return open_cache(config)
 
 
-def _bar(total: int) -> AbstractContextManager[tqdm[Any]]:
+def _bar(total: int | None) -> AbstractContextManager[tqdm[Any]]:
     from tqdm import tqdm
 
     return tqdm(total=total, desc="Embedding", unit=" texts", smoothing=0)

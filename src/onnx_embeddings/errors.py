@@ -253,12 +253,18 @@ class InferenceError(OnnxEmbeddingsError, RuntimeError):
 
 
 class ClosedError(OnnxEmbeddingsError, RuntimeError):
-    """The engine was closed.
+    """The engine was closed, or a stream of its vectors came into a forked process.
 
     Attributes:
         model: the model that it ran.
     """
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, *, forked: bool = False) -> None:
         self.model = model
-        super().__init__(f"engine for {model} is closed", "call onnx_embeddings.load() again")
+        if forked:
+            super().__init__(
+                f"a stream of vectors from {model} goes on only in the process that began it",
+                "call iter_documents() again in this one",
+            )
+        else:
+            super().__init__(f"engine for {model} is closed", "call onnx_embeddings.load() again")

@@ -48,15 +48,29 @@ class Call(Generic[Item]):
         self.running = 0
         self.finished: list[Item] = []
         self.error: BaseException | None = None
+        self.dropped = False
         self._scheduler = of
+
+    @property
+    def unfinished(self) -> int:
+        """How many items run, or wait and are not dropped."""
+        return self.running + (0 if self.dropped else len(self.items))
 
     def put(self, items: Sequence[Item]) -> None:
         """Add items; they start as lanes become free."""
         self._scheduler.put(self, items)
 
     def drop(self) -> None:
-        """Start nothing more of it."""
-        self._scheduler.drop(self)
+        """Start nothing more of it.
+
+        Takes no lock and waits for nothing: the garbage collector may call this anywhere, even in
+        a lane. What runs keeps alive what it needs.
+        """
+        self.dropped = True
+
+    def fail(self, error: Exception) -> None:
+        """Start nothing more of it, let its caller's `progress` raise this, wait for what runs."""
+        self._scheduler.fail(self, error)
 
     def progress(self, *, at_most: int = 0) -> tuple[list[Item], int]:
         """Wait until something has finished, or at most so many items are unfinished.
@@ -175,11 +189,7 @@ class Scheduler:
         with self._changed:
             try:
                 self._changed.wait_for(
-                    lambda: (
-                        call.error is not None
-                        or call.finished
-                        or len(call.items) + call.running <= at_most
-                    )
+                    lambda: call.error is not None or call.finished or call.unfinished <= at_most
                 )
             except BaseException:  # the caller was interrupted
                 self._drop(call)
@@ -189,12 +199,16 @@ class Scheduler:
                 self._changed.wait_for(lambda: not call.running)
                 raise call.error
             finished, call.finished = call.finished, []
-            return finished, len(call.items) + call.running
+            return finished, call.unfinished
 
-    def drop(self, call: Call[Any]) -> None:
-        """See `Call.drop`."""
+    def fail(self, call: Call[Any], error: Exception) -> None:
+        """See `Call.fail`."""
         with self._changed:
+            if call.error is None:
+                call.error = error
             self._drop(call)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not call.running)
 
     def _drop(self, call: Call[Any]) -> None:
         call.items.clear()
@@ -237,6 +251,9 @@ class Scheduler:
     def _next(self) -> Call[Any] | None:
         for _ in range(len(self._calls)):
             call = self._calls.popleft()
+            if call.dropped:
+                call.items.clear()
+                continue
             if call.limit.running < call.limit.lanes:
                 return call
             self._calls.append(call)

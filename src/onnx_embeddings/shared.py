@@ -6,10 +6,12 @@ import os
 import threading
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from onnx_embeddings import compiler, folder, sources
+from onnx_embeddings import calibration, compiler, folder, sources
 from onnx_embeddings.runtime.sessions import Sessions
+from onnx_embeddings.runtime.threads import available_processors
 from onnx_embeddings.store import Store
 from onnx_embeddings.tokens import Encoder
 
@@ -58,7 +60,8 @@ def lease(request: ModelRequest, config: EngineConfig) -> Lease:
     with _registry.resolving(request.model):
         path = sources.find(request, config)
         files = folder.read(path, request)
-        graph = compiler.prepare(files, request.precision, store)
+        measure = partial(calibration.measure, folder=files, threads=available_processors())
+        graph = compiler.prepare(files, request.precision, store, measure)
         spec = files.spec(request, graph, store)
     sessions, key = _registry.sessions(graph)
     try:

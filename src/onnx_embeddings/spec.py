@@ -33,6 +33,7 @@ class Precision(StrEnum):
     """The number format that a model computes in."""
 
     FP32 = "fp32"
+    INT8 = "int8"
 
 
 class Similarity(StrEnum):
@@ -65,8 +66,9 @@ class ModelSpec:
         pooling: how token vectors become one vector.
         normalize: whether vectors have unit length.
         dim: numbers of a vector.
-        precision: ``fp32``, or ``own`` for a ready file that computes in another format.
-        scheme: what the precision means exactly: ``fp32/1``, or ``onnx/<sha256>`` of a ready file.
+        precision: ``fp32``, ``int8``, or ``own`` for a ready file that computes in another format.
+        scheme: what the precision means exactly: ``fp32/1``, ``int8/1``, or ``onnx/<sha256>`` of a
+            ready file.
         max_tokens: longest text in tokens, special tokens included.
         long_text: what happens to a longer one.
         query_prompt: put before every query.

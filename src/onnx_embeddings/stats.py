@@ -13,7 +13,8 @@ class EngineStats:
     Attributes:
         texts: texts embedded, however.
         cached_texts: those of them whose vector was in the cache.
-        repeated_texts: those of them that a call held more than once, computed once.
+        repeated_texts: those of them that a call, or the window of a stream, held more than once,
+            computed once.
         tokens: tokens that went through the model, special tokens included.
         cut_texts: texts that were longer than the limit and were cut.
         batches: runs of the model.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from onnx_embeddings.errors import InputError
 
@@ -16,6 +16,21 @@ def checked(texts: object) -> list[str]:
     Raises:
         InputError: `texts` is one text and no list of them, or an item is no valid text.
     """
+    items = list(_iterable(texts))
+    return [_checked(text, index) for index, text in enumerate(items)]
+
+
+def each_checked(texts: object) -> Iterator[str]:
+    """The same, each when it is taken; that `texts` is an iterable is checked at once."""
+    return (_checked(text, index) for index, text in enumerate(_iterable(texts)))
+
+
+def prompted(texts: list[str], prompt: str) -> list[str]:
+    """The texts with the model's prompt in front."""
+    return [prompt + text for text in texts] if prompt else texts
+
+
+def _iterable(texts: object) -> Iterable[object]:
     if isinstance(texts, str):
         raise InputError(
             "one text where a list of texts is wanted", hint="put it in a list: [text]"
@@ -24,13 +39,7 @@ def checked(texts: object) -> list[str]:
     odd = isinstance(texts, bytes | bytearray | Mapping) or getattr(texts, "ndim", 1) != 1
     if odd or not isinstance(texts, Iterable):
         raise InputError(f"{type(texts).__name__} where a list of texts is wanted")
-    items: list[object] = list(texts)
-    return [_checked(text, index) for index, text in enumerate(items)]
-
-
-def prompted(texts: list[str], prompt: str) -> list[str]:
-    """The texts with the model's prompt in front."""
-    return [prompt + text for text in texts] if prompt else texts
+    return texts
 
 
 def _checked(text: object, index: int) -> str:

@@ -1,8 +1,4 @@
-"""The BERT family: the weights of a checkpoint in, a packed graph out.
-
-All tokens of a batch stand in one row of length T, the texts one after the other, and every
-linear layer, normalisation and activation works on that row: no work on padding. Only attention
-sees a padded grid (B, S), and the scores of its empty places are pushed to nothing.
+"""The BERT family: a checkpoint in, an `Encoder` out.
 
 Source of the architecture: Devlin et al., arXiv:1810.04805, and BertModel of transformers.
 """
@@ -13,25 +9,23 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from onnx_embeddings.compiler.encoder import Activation, Layer, Linear, Norm
 from onnx_embeddings.errors import ModelFormatError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    import numpy.typing as npt
-
-    from onnx_embeddings.compiler.graph import GraphWriter
+    from onnx_embeddings.compiler.encoder import Array
     from onnx_embeddings.compiler.weights import Weights
 
-OUTPUT = "token_vectors"
-
-_ACTIVATIONS: dict[str, tuple[str, dict[str, str]]] = {
-    "gelu": ("Gelu", {}),
-    "gelu_new": ("Gelu", {"approximate": "tanh"}),
-    "gelu_pytorch_tanh": ("Gelu", {"approximate": "tanh"}),
-    "relu": ("Relu", {}),
+_GELU = Activation(operator="Gelu", attributes={}, least=-0.17)
+_GELU_TANH = Activation(operator="Gelu", attributes={"approximate": "tanh"}, least=-0.171)
+_ACTIVATIONS = {
+    "gelu": _GELU,
+    "gelu_new": _GELU_TANH,
+    "gelu_pytorch_tanh": _GELU_TANH,
+    "relu": Activation(operator="Relu", attributes={}, least=0.0),
 }
 
 
@@ -96,140 +90,73 @@ def _size(values: dict[str, Any], name: str, file: Path) -> int:
     return value
 
 
-def write(config: BertConfig, weights: Weights, graph: GraphWriter) -> None:
-    """Add the whole model to the graph; its result is the value `OUTPUT`, (T, H) float32.
+class Bert:
+    """A checkpoint of the family as an `Encoder`."""
 
-    Inputs of the graph::
-
-        ids (T,) int64            token ids of all texts, one text after the other
-        rows (T,) int64           the text of each token, from 0
-        positions (T,) int64      the place of each token in its text
-        unpack (B, S) int64       for each place of the padded grid, which token stands there
-        mask (B, 1, 1, S) float32 0 for a token, a huge negative number for an empty place
-    """
-    _Bert(config, weights, graph).write()
-
-
-class _Bert:
-    def __init__(self, config: BertConfig, weights: Weights, graph: GraphWriter) -> None:
+    def __init__(self, config: BertConfig, weights: Weights) -> None:
+        """Read nothing yet; tensors are taken as they are asked for."""
         self.config = config
-        self.weights = weights
-        self.graph = graph
+        self.hidden_size = config.hidden_size
+        self.heads = config.num_attention_heads
+        self.epsilon = config.layer_norm_eps
+        self.activation = _ACTIVATIONS[config.hidden_act]
+        self.positions = config.max_position_embeddings
+        self._weights = weights
         # Models with a head (BertForMaskedLM, for example) keep the encoder under this name.
-        self.head = config.hidden_size // config.num_attention_heads
-        self.prefix = "bert." if "bert.embeddings.word_embeddings.weight" in weights else ""
+        self._prefix = "bert." if "bert.embeddings.word_embeddings.weight" in weights else ""
 
-    def write(self) -> None:
-        graph, hidden = self.graph, self.config.hidden_size
-        graph.input("ids", "int64", ["T"])
-        graph.input("rows", "int64", ["T"])
-        graph.input("positions", "int64", ["T"])
-        graph.input("unpack", "int64", ["B", "S"])
-        graph.input("mask", "float32", ["B", 1, 1, "S"])
-        graph.constant("shape.heads", [-1, self.head], "int64")
-        graph.constant("shape.flat", [-1, hidden], "int64")
-        self.places()
-        x = self.embeddings()
-        for layer in range(self.config.num_hidden_layers):
-            x = self.layer(x, layer)
-        graph.node("Identity", [x], OUTPUT)
+    def words(self) -> Array:
+        """(vocabulary, H)."""
+        shape = self.config.vocab_size, self.hidden_size
+        return self._take("embeddings.word_embeddings.weight", *shape)
 
-    def places(self) -> None:
-        """Where the heads of each token are: in the row, and in the grid.
-
-        With rows of one head each as the unit, one Gather brings tokens into the order
-        (B, heads, S), and one brings them back, with no transposition of its own.
-        """
-        graph, heads = self.graph, self.config.num_attention_heads
-        numbers = np.arange(heads)
-        graph.constant("heads", np.array(heads), "int64")
-        graph.constant("heads.of.grid", numbers[:, None], "int64")
-        graph.constant("heads.of.row", numbers[None, :], "int64")
-        for axis in (1, -1):
-            graph.constant(f"axis.{axis}", [axis], "int64")
-        # (B, 1, S) * heads + (heads, 1) -> (B, heads, S)
-        grid = graph.node("Unsqueeze", ["unpack", "axis.1"], "grid.tokens")
-        grid = graph.node("Mul", [grid, "heads"], "grid.tokens.start")
-        graph.node("Add", [grid, "heads.of.grid"], "row.to.grid")
-        # ((T, 1) * heads + (1, heads)) * S + (T, 1) -> (T, heads)
-        longest = graph.node("Shape", ["unpack"], "longest", start=1, end=2)
-        row = graph.node("Unsqueeze", ["rows", "axis.-1"], "row.texts")
-        row = graph.node("Mul", [row, "heads"], "row.texts.start")
-        row = graph.node("Add", [row, "heads.of.row"], "row.heads")
-        row = graph.node("Mul", [row, longest], "row.heads.start")
-        position = graph.node("Unsqueeze", ["positions", "axis.-1"], "row.positions")
-        graph.node("Add", [row, position], "grid.to.row")
-
-    def embeddings(self) -> str:
-        graph, config = self.graph, self.config
-        hidden = config.hidden_size
-        words = self.take("embeddings.word_embeddings.weight", config.vocab_size, hidden)
-        places = self.take(
-            "embeddings.position_embeddings.weight", config.max_position_embeddings, hidden
+    def places(self) -> Array:
+        """(positions, H): a lone text is all of the first type, so its row is added everywhere."""
+        places = self._take(
+            "embeddings.position_embeddings.weight", self.positions, self.hidden_size
         )
-        types = self.take("embeddings.token_type_embeddings.weight", config.type_vocab_size, hidden)
-        word = graph.node("Gather", [graph.constant("words", words), "ids"], "embeddings.words")
-        # A lone text is all of the first type, so its row is the same everywhere.
-        table = graph.constant("places", places + types[0])
-        place = graph.node("Gather", [table, "positions"], "embeddings.places")
-        total = graph.node("Add", [word, place], "embeddings.sum")
-        return self.norm(total, "embeddings.norm", "embeddings.LayerNorm")
-
-    def layer(self, x: str, number: int) -> str:
-        graph, config = self.graph, self.config
-        key, name = f"encoder.layer.{number}", f"layer{number}"
-        y = self.attention(x, f"{key}.attention.self", name)
-        y = self.linear(y, f"{name}.out", f"{key}.attention.output.dense", config.hidden_size)
-        y = graph.node("Add", [y, x], f"{name}.attended.sum")
-        x = self.norm(y, f"{name}.attended", f"{key}.attention.output.LayerNorm")
-        y = self.linear(x, f"{name}.up", f"{key}.intermediate.dense", config.intermediate_size)
-        kind, attributes = _ACTIVATIONS[config.hidden_act]
-        y = graph.node(kind, [y], f"{name}.active", **attributes)
-        y = self.linear(
-            y, f"{name}.down", f"{key}.output.dense", config.hidden_size, config.intermediate_size
+        types = self._take(
+            "embeddings.token_type_embeddings.weight",
+            self.config.type_vocab_size,
+            self.hidden_size,
         )
-        y = graph.node("Add", [y, x], f"{name}.sum")
-        return self.norm(y, name, f"{key}.output.LayerNorm")
+        table: Array = places + types[0]
+        return table
 
-    def attention(self, x: str, key: str, name: str) -> str:
-        """Self-attention: (T, H) -> grid (B, heads, S, head) -> (T, H)."""
-        graph, hidden = self.graph, self.config.hidden_size
-        # The scale of the scores is folded into the queries.
-        scales = {"query": 1 / math.sqrt(self.head), "key": 1.0, "value": 1.0}
-        grids = []
-        for part, scale in scales.items():
-            weight = self.take(f"{key}.{part}.weight", hidden, hidden).T * np.float32(scale)
-            bias = self.take(f"{key}.{part}.bias", hidden) * np.float32(scale)
-            y = graph.linear(x, f"{name}.{part}", weight, bias)
-            y = graph.node("Reshape", [y, "shape.heads"], f"{name}.{part}.heads")
-            grids.append(graph.node("Gather", [y, "row.to.grid"], f"{name}.{part}.grid"))
-        query, keys, values = grids
-        keys = graph.node("Transpose", [keys], f"{name}.key.turned", perm=[0, 1, 3, 2])
-        scores = graph.node("MatMul", [query, keys], f"{name}.scores")
-        scores = graph.node("Add", [scores, "mask"], f"{name}.masked")
-        shares = graph.node("Softmax", [scores], f"{name}.shares", axis=-1)
-        mixed = graph.node("MatMul", [shares, values], f"{name}.mixed")
-        mixed = graph.node("Reshape", [mixed, "shape.heads"], f"{name}.mixed.heads")
-        mixed = graph.node("Gather", [mixed, "grid.to.row"], f"{name}.mixed.row")
-        return graph.node("Reshape", [mixed, "shape.flat"], f"{name}.attention")
+    def norm(self) -> Norm:
+        """The normalisation of the embeddings."""
+        return self._norm("embeddings.LayerNorm")
 
-    def linear(self, x: str, name: str, key: str, outputs: int, inputs: int | None = None) -> str:
-        inputs = self.config.hidden_size if inputs is None else inputs
-        weight = self.take(f"{key}.weight", outputs, inputs).T
-        return self.graph.linear(x, name, weight, self.take(f"{key}.bias", outputs))
+    def layers(self) -> Iterator[Layer]:
+        """From the first to the last."""
+        hidden, inner = self.hidden_size, self.config.intermediate_size
+        for number in range(self.config.num_hidden_layers):
+            key = f"encoder.layer.{number}"
+            yield Layer(
+                query=self._linear(f"{key}.attention.self.query", hidden, hidden).scaled(
+                    1 / math.sqrt(hidden // self.heads)
+                ),
+                key=self._linear(f"{key}.attention.self.key", hidden, hidden),
+                value=self._linear(f"{key}.attention.self.value", hidden, hidden),
+                out=self._linear(f"{key}.attention.output.dense", hidden, hidden),
+                attended=self._norm(f"{key}.attention.output.LayerNorm"),
+                up=self._linear(f"{key}.intermediate.dense", hidden, inner),
+                down=self._linear(f"{key}.output.dense", inner, hidden),
+                norm=self._norm(f"{key}.output.LayerNorm"),
+            )
 
-    def norm(self, x: str, name: str, key: str) -> str:
-        hidden = self.config.hidden_size
+    def _linear(self, key: str, inputs: int, outputs: int) -> Linear:
+        weight = self._take(f"{key}.weight", outputs, inputs)
+        return Linear(weight=weight.T, bias=self._take(f"{key}.bias", outputs))
+
+    def _norm(self, key: str) -> Norm:
         # The first checkpoints were converted from TensorFlow and kept its names.
-        modern = f"{self.prefix}{key}.weight" in self.weights
+        modern = f"{self._prefix}{key}.weight" in self._weights
         scale, shift = ("weight", "bias") if modern else ("gamma", "beta")
-        return self.graph.layer_norm(
-            x,
-            name,
-            self.take(f"{key}.{scale}", hidden),
-            self.take(f"{key}.{shift}", hidden),
-            self.config.layer_norm_eps,
+        return Norm(
+            scale=self._take(f"{key}.{scale}", self.hidden_size),
+            shift=self._take(f"{key}.{shift}", self.hidden_size),
         )
 
-    def take(self, name: str, *shape: int) -> npt.NDArray[np.float32]:
-        return self.weights.take(self.prefix + name, shape)
+    def _take(self, name: str, *shape: int) -> Array:
+        return self._weights.take(self._prefix + name, shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,21 +14,30 @@ if TYPE_CHECKING:
 _EMPTY_PLACE = np.float32(-1e9)  # exp() of it is 0, and a sum with it does not overflow
 
 
-def packed(batch: Batch) -> dict[str, npt.NDArray[np.int64] | npt.NDArray[np.float32]]:
-    """The inputs of a graph of our compiler; `compiler.bert.write` says what they are."""
+def packed(batch: Batch, *, long_text: int | None = None) -> dict[str, npt.NDArray[Any]]:
+    """The inputs of a graph of our compiler; `compiler.packed` says what they are.
+
+    Args:
+        batch: the texts.
+        long_text: a text of more tokens is alone in its batch; None for a graph that takes none.
+    """
     texts, longest = batch.shape
     row, position = _places(batch.lengths)
     unpack = np.zeros((texts, longest), np.int64)
     unpack[row, position] = np.arange(len(batch.ids))
     empty = np.arange(longest) >= batch.lengths[:, None]
     mask = np.where(empty, _EMPTY_PLACE, np.float32(0))
-    return {
+    values = {
         "ids": batch.ids,
         "rows": row,
         "positions": position,
         "unpack": unpack,
         "mask": mask[:, None, None, :],
+        "padded": np.array(empty.any()),
     }
+    if long_text is not None:
+        values["long"] = np.array(longest > long_text)
+    return values
 
 
 def padded(batch: Batch, pad_id: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -33,12 +33,14 @@ class Sessions:
     def __init__(self, graph: Graph) -> None:
         """Load the graph once; a wide session comes when it is first tried.
 
-        `one_by_one` says whether texts must run alone, because a result depends on the batch.
+        `one_by_one` says whether texts must run alone, because a result depends on the batch, and
+        `long_text` that those of more tokens must.
 
         Raises:
             ModelFormatError: the runtime does not accept the graph.
         """
         self._graph = graph
+        self.long_text = graph.long_text
         self._lane = Session(graph)
         self.one_by_one = self._lane.one_by_one
         self._alone: dict[int, _Alone] = {}
@@ -64,6 +66,16 @@ class Sessions:
             if threads not in self._alone:
                 self._alone[threads] = _Alone(self._graph, self._lane, threads)
         return self._alone[threads].run(batch)
+
+    def warm_up_alone(self, batch: Batch, *, threads: int) -> None:
+        """Run a lone batch until it is known which way is faster for those of its size.
+
+        Raises:
+            InferenceError: the runtime fails.
+        """
+        times = 1 if threads == 1 else _CALLS_BEFORE_TRIALS + 2 * _TRIALS
+        for _ in range(times):
+            self.run_alone(batch, threads=threads)
 
 
 class _Alone:

@@ -1,0 +1,139 @@
+"""The weights of a known architecture in, a packed graph out; made once and kept in the store."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+from itertools import count
+from typing import TYPE_CHECKING
+
+from onnx_embeddings.arrays import Graph
+from onnx_embeddings.compiler import ranges
+from onnx_embeddings.compiler.bert import Bert, BertConfig
+from onnx_embeddings.compiler.note import GRAPH_FORMAT, NOTE_FILE, write_note
+from onnx_embeddings.compiler.packed import LONG_TEXT, OUTPUT, Observed, Packed
+from onnx_embeddings.digests import digest
+from onnx_embeddings.spec import Precision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from onnx_embeddings.compiler.encoder import Array, Encoder
+    from onnx_embeddings.compiler.int8 import Range
+    from onnx_embeddings.folder import ModelFolder
+    from onnx_embeddings.store import Store
+
+    Measure = Callable[[Graph], Mapping[str, Array]]
+    """Runs sample texts through a graph; (batches, channels) of each output but token vectors."""
+
+logger = logging.getLogger(__name__)
+
+_SCHEMES = {Precision.FP32: "fp32/1", Precision.INT8: "int8/1"}
+_GRAPH_FILE = "graph.onnx"
+_WEIGHTS_FILE = "weights.bin"
+
+
+class Checkpoint:
+    """The weights of a model.
+
+    Attributes:
+        weights: digest of the numbers and of the architecture they belong to.
+    """
+
+    def __init__(self, folder: ModelFolder, store: Store) -> None:
+        """Read the configuration.
+
+        Raises:
+            ModelFormatError: it is damaged, or asks for what is not supported.
+        """
+        self._folder = folder
+        self._config = BertConfig.read(folder.config, folder.weights[0].parent / "config.json")
+        files = [store.sha256(file) for file in folder.weights]
+        self.weights = digest([files, self._config.architecture()])
+
+    def graph(self, precision: Precision, store: Store, measure: Measure) -> Graph:
+        """The graph in this precision; see `prepare`."""
+        shipped = ranges.shipped(self.weights) if precision is Precision.INT8 else None
+
+        def write(target: Path) -> None:
+            if precision is Precision.FP32:
+                self._write(Packed, target)
+            else:
+                from onnx_embeddings.compiler.packed_int8 import PackedInt8
+
+                reach = (
+                    self.measured(target / "sample", measure)
+                    if shipped is None
+                    else (ranges.read(shipped))
+                )
+                self._write(lambda encoder: PackedInt8(encoder, reach), target)
+            sizes = {name: (target / name).stat().st_size for name in (_GRAPH_FILE, _WEIGHTS_FILE)}
+            scheme = _SCHEMES[precision]
+            write_note(target, {"layout": "packed", "scheme": scheme, "sizes": sizes})
+
+        origin = None if shipped is None else hashlib.sha256(shipped).hexdigest()
+        key = digest([GRAPH_FORMAT, self.weights, _SCHEMES[precision], origin])[:16]
+        name = f"{self._folder.name}-{precision.value}-{key}"
+        return self._graph_in(_whole(store, name, write), precision)
+
+    def measured(self, sample: Path, measure: Measure) -> dict[str, Range]:
+        """How far the values reach on sample texts.
+
+        Args:
+            sample: a folder for the graph that finds it; made, and removed again.
+            measure: runs it.
+        """
+        sample.mkdir()
+        try:
+            self._write(Observed, sample)
+            return ranges.from_outputs(measure(self._graph_in(sample, Precision.FP32)))
+        finally:
+            shutil.rmtree(sample)
+
+    def _write(self, packed: Callable[[Encoder], Packed], target: Path) -> None:
+        from onnx_embeddings.compiler.weights import Weights
+
+        with Weights(self._folder.weights) as tensors, (target / _WEIGHTS_FILE).open("wb") as data:
+            encoder = Bert(self._config, tensors)
+            packed(encoder).write(data, _WEIGHTS_FILE, target / _GRAPH_FILE)
+
+    def _graph_in(self, place: Path, precision: Precision) -> Graph:
+        takes_long = self._config.max_position_embeddings > LONG_TEXT
+        return Graph(
+            path=place / _GRAPH_FILE,
+            layout="packed",
+            hidden_size=self._config.hidden_size,
+            weights=self.weights,
+            precision=precision.value,
+            scheme=_SCHEMES[precision],
+            output=OUTPUT,
+            long_text=LONG_TEXT if takes_long else None,
+        )
+
+
+def _whole(store: Store, name: str, write: Callable[[Path], None]) -> Path:
+    """The compiled folder of this name; a damaged one may be in use, so it gets a successor."""
+    place = store.compiled / name
+    for number in count(2):
+        if not place.is_dir():
+            logger.info("compiling %s", place)
+            return store.publish(place, write)
+        if _is_whole(place):
+            return place
+        damaged, place = place, store.compiled / f"{name}-{number}"
+        if not place.is_dir():
+            logger.warning("%s is damaged: the model is compiled again", damaged)
+    raise AssertionError("count() ends")
+
+
+def _is_whole(place: Path) -> bool:
+    """Whether a compiled folder has all of its files, by their sizes."""
+    try:
+        sizes = json.loads((place / NOTE_FILE).read_bytes())["sizes"]
+        names = (_GRAPH_FILE, _WEIGHTS_FILE)
+        return all((place / name).stat().st_size == sizes[name] for name in names)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False

@@ -1,0 +1,82 @@
+"""Numbers of a graph in 8 bits: how far channels reach, and what scales follow.
+
+Scales never depend on the batch. Weights have one for each column, tables one for each row. Inputs
+of a linear layer have fixed ones, one for each channel, found from the ranges of sample texts and
+divided between inputs and weights as SmoothQuant does (Xiao et al., arXiv:2211.10438), around the
+middle of each channel's range (Wei et al., arXiv:2304.09145).
+
+All of it is exact arithmetic on values of a coarse grid, so that it comes out the same on every
+machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from onnx_embeddings.compiler.encoder import Array
+
+_TOP = 127
+_STEPS = 16  # of the grid to an octave, 4 % apart
+_GRID = np.exp2(np.arange(_STEPS) / _STEPS).astype(np.float32)
+_LEAST = np.float32(2.0**-20)  # no range and no weight is taken as smaller
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """How far the channels of a linear layer's input reach.
+
+    Attributes:
+        least: (channels,) float32, on the grid.
+        largest: (channels,) float32, on the grid.
+    """
+
+    least: Array
+    largest: Array
+
+
+def to_grid(values: Array) -> Array:
+    """The next values of the grid that are farther from zero, or as far; zero is on it."""
+    sizes = np.abs(values)
+    with np.errstate(divide="ignore"):
+        exponents = np.ceil(np.log2(sizes.astype(np.float64)) * _STEPS - 1e-3)
+    there = np.isfinite(exponents)
+    whole = np.where(there, exponents, 0).astype(np.int64)
+    found = np.ldexp(_GRID[whole % _STEPS], whole // _STEPS)
+    result: Array = np.where(there, np.copysign(found, values), 0).astype(np.float32)
+    return result
+
+
+def input_scales(reach: Range, weight: Array) -> tuple[Array, Array]:
+    """Both (in,): the middle of each channel, and what one step of 8 bits is worth in it.
+
+    ``(x - middle) / scale`` lies within -127 and 127 for all that the range holds.
+
+    Args:
+        reach: of the inputs.
+        weight: (in, out), all layers that take this input side by side.
+    """
+    middle = (reach.least + reach.largest) / np.float32(2)
+    half = np.maximum((reach.largest - reach.least) / np.float32(2), _LEAST)
+    largest = np.maximum(np.abs(weight).max(axis=1), _LEAST)
+    # Half of the difficulty, on a logarithmic scale, goes to the weights.
+    smooth = np.sqrt(half / largest)
+    step = (half / smooth).max() / np.float32(_TOP)
+    return middle, to_grid(smooth * step)
+
+
+def by_column(weight: Array) -> tuple[npt.NDArray[np.int8], Array]:
+    """(in, out) weights as int8, and the (out,) scales to multiply them by."""
+    quantized, scales = by_row(weight.T)
+    return np.ascontiguousarray(quantized.T), scales
+
+
+def by_row(table: Array) -> tuple[npt.NDArray[np.int8], Array]:
+    """(rows, columns) as int8, and the (rows,) scales to multiply them by."""
+    scales = np.maximum(np.abs(table).max(axis=1), _LEAST) / np.float32(_TOP)
+    quantized = np.rint(table / scales[:, None])
+    return np.clip(quantized, -_TOP, _TOP).astype(np.int8), scales

@@ -1,0 +1,68 @@
+"""How far the values of a model reach, on sample texts: measured once, or shipped with us."""
+
+from __future__ import annotations
+
+import io
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onnx_embeddings.compiler.int8 import Range, to_grid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from onnx_embeddings.compiler.encoder import Array
+
+_SHIPPED = "shipped_ranges"
+_DIGITS = 16
+_SIDES = ("least", "largest")
+
+
+def from_outputs(values: Mapping[str, Array]) -> dict[str, Range]:
+    """The ranges of all sites.
+
+    Args:
+        values: (batches, channels) of each output.
+    """
+    sites = dict.fromkeys(name.rpartition(".")[0] for name in values)
+    return {
+        site: Range(
+            least=to_grid(values[f"{site}.least"].min(axis=0)),
+            largest=to_grid(values[f"{site}.largest"].max(axis=0)),
+        )
+        for site in sites
+    }
+
+
+def shipped(weights: str) -> bytes | None:
+    """The file of ranges that we ship for weights of this digest, for `read`."""
+    file = resources.files("onnx_embeddings.compiler").joinpath(_SHIPPED, file_name(weights))
+    return file.read_bytes() if file.is_file() else None
+
+
+def read(content: bytes) -> dict[str, Range]:
+    """The ranges in a file that `save` wrote, by site."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as values:
+        sites = dict.fromkeys(name.rpartition(".")[0] for name in values.files)
+        return {
+            site: Range(least=values[f"{site}.least"], largest=values[f"{site}.largest"])
+            for site in sites
+        }
+
+
+def save(ranges: Mapping[str, Range], folder: Path, weights: str) -> Path:
+    """Write ranges into the folder, as `shipped` finds and `read` reads them."""
+    file = folder / file_name(weights)
+    arrays = {
+        f"{site}.{side}": getattr(reach, side) for site, reach in ranges.items() for side in _SIDES
+    }
+    np.savez_compressed(file, **arrays)
+    return file
+
+
+def file_name(weights: str) -> str:
+    """Of the file for weights of this digest."""
+    return f"{weights[:_DIGITS]}.npz"

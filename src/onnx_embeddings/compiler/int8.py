@@ -12,7 +12,7 @@ machine.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from onnx_embeddings.compiler.encoder import Array
 
 _TOP = 127
+_TO_WEIGHTS = 0.8  # of the difficulty; SmoothQuant's alpha. 0.5 and 1 lose more (how-it-works.md)
 _STEPS = 16  # of the grid to an octave, 4 % apart
 _GRID = np.exp2(np.arange(_STEPS) / _STEPS).astype(np.float32)
 _LEAST = np.float32(2.0**-20)  # no range and no weight is taken as smaller
@@ -39,7 +40,7 @@ class Range:
     largest: Array
 
 
-def to_grid(values: Array) -> Array:
+def to_grid(values: npt.NDArray[np.floating[Any]]) -> Array:
     """The next values of the grid that are farther from zero, or as far; zero is on it."""
     sizes = np.abs(values)
     with np.errstate(divide="ignore"):
@@ -63,9 +64,10 @@ def input_scales(reach: Range, weight: Array) -> tuple[Array, Array]:
     middle = (reach.least + reach.largest) / np.float32(2)
     half = np.maximum((reach.largest - reach.least) / np.float32(2), _LEAST)
     largest = np.maximum(np.abs(weight).max(axis=1), _LEAST)
-    # Half of the difficulty, on a logarithmic scale, goes to the weights.
-    smooth = np.sqrt(half / largest)
-    step = (half / smooth).max() / np.float32(_TOP)
+    smooth = half.astype(np.float64) ** _TO_WEIGHTS / largest.astype(np.float64) ** (
+        1 - _TO_WEIGHTS
+    )
+    step = (half / smooth).max() / _TOP
     return middle, to_grid(smooth * step)
 
 

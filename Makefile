@@ -2,6 +2,7 @@
 # make test   every test
 # make check  what CI asks beside the tests: style, types, layers, packages
 # make lowest the tests again, with the lowest versions that the packages declare
+# make bench  speed, memory and quality against other libraries: an hour; with ARGS=--quick ten minutes
 # make clean  removes what these make
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
 INTEGRATIONS := $(patsubst %/pyproject.toml,%,$(wildcard integrations/*/pyproject.toml))
 PACKAGES := . $(INTEGRATIONS)
 
-.PHONY: demo test check lowest lowest-engine clean
+.PHONY: demo test check lowest lowest-engine bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/demo.installed
@@ -42,8 +43,11 @@ lowest-%: integrations/%/tests/lowest.txt $(VENV)/bin/python
 	$(LOWEST_PIP) --editable . --editable integrations/$* -r $<
 	$(LOWEST)/bin/python -m pytest integrations/$* $(ARGS)
 
+bench: $(VENV)/bench/installed
+	$(VENV)/bench/bin/python -m benchmarks $(ARGS)
+
 clean:
-	rm -rf $(VENV) .demo dist
+	rm -rf $(VENV) .demo .benchmarks dist
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "needs Python 3.11 or newer: make PYTHON=python3.11 …")'
@@ -57,4 +61,11 @@ $(VENV)/demo.installed: $(VENV)/bin/python pyproject.toml integrations/langchain
 $(VENV)/test.installed: $(VENV)/bin/python $(addsuffix /pyproject.toml,$(PACKAGES)) examples/requirements.txt
 	$(PIP) install --quiet --upgrade 'pip>=25.1'
 	$(PIP) install --quiet $(addprefix --editable ,$(PACKAGES)) --group dev -r examples/requirements.txt
+	@touch $@
+
+# Of its own, since the other libraries bring PyTorch.
+$(VENV)/bench/installed: benchmarks/requirements.txt pyproject.toml | $(VENV)/bin/python
+	@echo "Installing the engine and the libraries it is compared with into $(VENV)/bench …"
+	$(PYTHON) -m venv $(VENV)/bench
+	$(VENV)/bench/bin/python -m pip --disable-pip-version-check install --quiet --editable . -r $<
 	@touch $@

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ PACKAGES = (
     "tokenizers",
     "numpy",
     "fastembed",
+    "libembedding-ng",
+    "model2vec",
     "sentence-transformers",
     "torch",
     "transformers",
@@ -58,9 +61,14 @@ def versions() -> dict[str, str]:
 
 def cores() -> int:
     """Processors this process may use."""
+    return len(core_numbers())
+
+
+def core_numbers() -> list[int]:
+    """The system's numbers of the processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
 def load_average() -> float | None:
@@ -69,12 +77,32 @@ def load_average() -> float | None:
 
 
 def peak_memory_mb() -> float:
-    """The most memory this process has held at a time, in MB (10^6 bytes)."""
+    """The most memory this process has held at a time, in MB (10^6 bytes).
+
+    Linux: VmHWM. There ru_maxrss survives exec, so that a small process that a large one has
+    started would report the large one's memory.
+    """
+    path = Path("/proc/self/status")
+    if path.exists():
+        line = re.search(r"^VmHWM:\s+(\d+) kB", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if line is not None:
+            return int(line[1]) * 1024 / 1e6
     import resource
     import sys
 
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def memory_mb() -> dict[str, float]:
+    """What this process holds now, and what of it no other can share, in MB; Linux only."""
+    path = Path("/proc/self/smaps_rollup")
+    if not path.exists():
+        return {}
+    lines = (line.split() for line in path.read_text(encoding="utf-8").splitlines()[1:])
+    kilobytes = {words[0].rstrip(":"): int(words[1]) for words in lines}
+    private = kilobytes["Private_Clean"] + kilobytes["Private_Dirty"]
+    return {"resident_mb": kilobytes["Rss"] * 1024 / 1e6, "private_mb": private * 1024 / 1e6}
 
 
 def _cpuinfo() -> dict[str, str]:

@@ -63,6 +63,48 @@ def test_a_batch_is_as_full_as_the_budget_allows() -> None:
     assert [len(batch) for batch in batches] == [4, 4, 2]
 
 
+def test_a_fair_part_of_the_budget_of_one_length_is_a_batch_of_its_own() -> None:
+    # 3 texts of 4 tokens are 12 of 32 cells: three eighths, so no shorter text joins them.
+    batches = plan(lengths_of(4, 4, 4, 3, 3, 2), budget=32)
+    assert [batch.tolist() for batch in batches] == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_less_than_a_fair_part_of_one_length_takes_shorter_texts_in() -> None:
+    batches = plan(lengths_of(4, 4, 3, 3, 3, 2), budget=32)
+    assert [batch.tolist() for batch in batches] == [[0, 1, 2, 3, 4, 5]]
+
+
+def test_texts_of_few_lengths_are_in_batches_of_one_length() -> None:
+    lengths = np.repeat(np.array([4, 7, 9], np.int64), 100)
+    batches = plan(lengths, budget=64)
+    mixed = [batch for batch in batches if len(set(lengths[batch].tolist())) > 1]
+    # What is left over of a length, which is less than a fair part, begins a mixed one.
+    assert len(mixed) <= 2
+    for batch in mixed:
+        longest = lengths[batch].max()
+        assert longest * np.count_nonzero(lengths[batch] == longest) < 3 / 8 * 64
+
+
+def test_a_batch_is_padded_or_has_a_fair_part_of_the_budget() -> None:
+    for lengths in map(some_lengths, range(30)):
+        batches = plan(lengths, budget=512)
+        for batch in batches[:-1]:
+            cells = len(batch) * int(lengths[batch].max())
+            assert cells >= 3 / 8 * 512
+
+
+def test_long_texts_run_alone_whatever_the_budget_says() -> None:
+    lengths = lengths_of(9, 3, 12, 0, 10, 10, 9)
+    batches = plan(lengths, budget=1000, long_text=9)
+    assert [batch.tolist() for batch in batches] == [[2], [4], [5], [0, 6, 1]]
+    assert len(plan(lengths, budget=1000)) == 1
+    for seed, budget in itertools.product(range(30), (64, 512, 100_000)):
+        some = some_lengths(seed)
+        batches = plan(some, budget=budget, long_text=100)
+        assert sorted(np.concatenate([[], *batches])) == np.flatnonzero(some).tolist()
+        assert all(len(batch) == 1 or some[batch].max() <= 100 for batch in batches)
+
+
 def test_texts_without_tokens_are_in_no_batch() -> None:
     assert plan(lengths_of(), budget=64) == []
     assert plan(lengths_of(0, 0), budget=64) == []

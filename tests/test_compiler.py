@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import onnx
 import pytest
+from compiled_models import MODELS, WORDS, all_nodes, prepared, random_ids, run, unit_means
 from onnx import TensorProto, numpy_helper
 from reference_bert import ReferenceBert, read_weights
 from safetensors.numpy import load_file, save_file
 
 import onnx_embeddings
-from onnx_embeddings import EngineConfig, ModelRequest, compiler
-from onnx_embeddings.arrays import Batch
+from onnx_embeddings import EngineConfig
 from onnx_embeddings.errors import ModelFormatError
-from onnx_embeddings.folder import read
 from onnx_embeddings.runtime.onnxruntime import Session
 from onnx_embeddings.store import Store
 from onnx_embeddings.testing import write_tiny_model
@@ -28,9 +27,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from onnx_embeddings.arrays import Graph, Ids, TokenVectors
+    from onnx_embeddings.arrays import Ids
 
-WORDS = 147  # of the tiny vocabulary
 DTYPES: tuple[Literal["float32", "float16", "bfloat16"], ...] = ("float32", "float16", "bfloat16")
 TEXTS = ["the cat sits", "", "a dog runs on the red moon by the sea", "x1 2y", "two " * 40]
 
@@ -40,28 +38,9 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "home")
 
 
-def prepared(folder: Path, store: Store, precision: str | None = None) -> Graph:
-    request = ModelRequest(model=str(folder), precision=precision)
-    return compiler.prepare(read(folder, request), precision, store)
-
-
-def random_ids(*lengths: int, seed: int = 0) -> list[Ids]:
-    random = np.random.default_rng(seed)
-    return [random.integers(0, WORDS, length) for length in lengths]
-
-
-def run(session: Session, texts: list[Ids]) -> list[TokenVectors]:
-    """The token vectors of texts that run as one batch."""
-    lengths = np.array([len(ids) for ids in texts])
-    batch = Batch(rows=np.arange(len(texts)), ids=np.concatenate(texts), lengths=lengths)
-    return np.split(session.run(batch), np.cumsum(lengths)[:-1])
-
-
 def pooled(reference: ReferenceBert, texts: list[Ids]) -> npt.NDArray[np.float64]:
     """(N, H) float64: means of unit length."""
-    means = np.array([reference.token_vectors(ids).mean(axis=0) for ids in texts])
-    means /= np.linalg.norm(means, axis=1, keepdims=True)
-    return means
+    return unit_means([reference.token_vectors(ids) for ids in texts])
 
 
 def edit(file: Path, **changes: Any) -> None:
@@ -81,28 +60,6 @@ def write_raw(file: Path, tensors: dict[str, tuple[str, list[int], bytes]]) -> N
 
 
 # The numbers.
-
-MODELS: dict[str, dict[str, Any]] = {
-    "tiny": {},
-    "one layer": {"num_hidden_layers": 1},
-    "four layers": {"num_hidden_layers": 4},
-    "one head": {"num_attention_heads": 1},
-    "sixteen heads": {"num_attention_heads": 16},
-    "a head for each number": {"num_attention_heads": 32},
-    "odd sizes": {"hidden_size": 30, "num_attention_heads": 3, "intermediate_size": 17},
-    "wide": {"hidden_size": 96, "num_attention_heads": 6, "intermediate_size": 200},
-    "narrow inside": {"intermediate_size": 5},
-    "very small": {"hidden_size": 4, "num_attention_heads": 2, "intermediate_size": 3},
-    "many positions": {"max_position_embeddings": 90},
-    "few positions": {"max_position_embeddings": 12},
-    "one type": {"type_vocab_size": 1},
-    "four types": {"type_vocab_size": 4},
-    "gelu of tanh": {"hidden_act": "gelu_new"},
-    "gelu of tanh, PyTorch's name": {"hidden_act": "gelu_pytorch_tanh"},
-    "relu": {"hidden_act": "relu"},
-    "large epsilon": {"layer_norm_eps": 0.1},
-    "usual epsilon": {"layer_norm_eps": 1e-5},
-}
 
 
 @pytest.mark.parametrize("config", MODELS.values(), ids=MODELS.keys())
@@ -205,8 +162,7 @@ def test_a_reference_with_anything_wrong_misses_clearly(tmp_path: Path, store: S
     reference = ReferenceBert.read(folder)
     right = pooled(reference, texts)
     session = Session(prepared(folder, store))
-    means = np.array([tokens.mean(axis=0) for tokens in run(session, texts)])
-    ours = means / np.linalg.norm(means, axis=1, keepdims=True)
+    ours = unit_means(run(session, texts))
     assert np.abs(ours - right).max() < 1e-5
     for what, wrong in WRONG.items():
         misses = np.abs(pooled(replace(reference, **wrong), texts) - ours).max(axis=1)
@@ -224,22 +180,25 @@ def test_the_two_kinds_of_gelu_are_told_apart(tmp_path: Path, store: Store) -> N
     assert np.abs(tokens - other.token_vectors(ids)).max() > 3e-4
 
 
-@pytest.mark.parametrize("name", ["tiny", "odd sizes", "wide", "very small"])
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("name", ["tiny", "odd sizes", "wide", "very small", "relu"])
 def test_a_text_has_the_same_bits_alone_and_in_any_batch(
-    tmp_path: Path, store: Store, name: str
+    tmp_path: Path, store: Store, name: str, precision: str
 ) -> None:
     config = MODELS[name] | {"max_position_embeddings": 200}
-    graph = prepared(write_tiny_model(tmp_path / "model", config=config), store)
+    graph = prepared(write_tiny_model(tmp_path / "model", config=config), store, precision)
     session, wide = Session(graph), Session(graph, threads=2)
     lengths = [*range(1, 20), 24, 31, 32, 33, 48, 63, 64, 65, 100, 128, 129, 200]
-    texts = random_ids(*lengths)
+    texts = random_ids(*lengths, *lengths)
     alone = [run(session, [ids])[0] for ids in texts]
     random = np.random.default_rng(1)
-    for _ in range(15):
-        rows = random.integers(0, len(texts), int(random.integers(1, 9)))
+    mixed = [random.integers(0, len(texts), int(random.integers(2, 9))) for _ in range(15)]
+    # Of one length: no place is empty, and nothing is masked.
+    equal = [np.array([row, row + len(lengths), row]) for row in range(0, len(lengths), 3)]
+    for rows in (*mixed, *equal):
         for runner in (session, wide):
             for row, tokens in zip(rows, run(runner, [texts[row] for row in rows]), strict=True):
-                assert tokens.tobytes() == alone[row].tobytes(), lengths[row]
+                assert tokens.tobytes() == alone[row].tobytes(), len(texts[row])
 
 
 # The file.
@@ -291,7 +250,8 @@ def test_weights_lie_in_one_file_beside_the_graph_and_are_whole(
 def test_only_standard_operators_are_used(tmp_path: Path, store: Store) -> None:
     graph = prepared(write_tiny_model(tmp_path / "model"), store)
     model = onnx.load(graph.path, load_external_data=False)
-    assert {node.domain for node in model.graph.node} == {""}
+    assert {node.domain for node in all_nodes(model.graph)} == {""}
+    assert len(list(all_nodes(model.graph))) > len(model.graph.node)
     assert [opset.domain for opset in model.opset_import] == [""]
     (output,) = model.graph.output
     assert output.name == graph.output
@@ -478,9 +438,7 @@ def test_a_tensor_that_is_missing_or_odd_is_named(tmp_path: Path, store: Store, 
             changed[name] = array
         save_file(changed, file)
         with pytest.raises(ModelFormatError) as caught:
-            compiler.prepare(
-                read(folder, ModelRequest(model=str(folder))), None, Store(tmp_path / what)
-            )
+            prepared(folder, Store(tmp_path / what))
         # A missing "weight" of a normalisation is looked for under its older name too.
         stem = name.rpartition(".")[0] if "LayerNorm" in name else name
         assert stem in caught.value.reason

@@ -46,12 +46,35 @@ def test_types_and_shapes_are_what_the_graph_asks_for() -> None:
             "positions": (tokens,),
             "unpack": (texts, longest),
             "mask": (texts, 1, 1, longest),
+            "padded": (),
         }
         assert {name: value.shape for name, value in values.items()} == shapes
         floats = {name for name, value in values.items() if value.dtype == np.float32}
+        truths = {name for name, value in values.items() if value.dtype == np.bool_}
         whole = {name for name, value in values.items() if value.dtype == np.int64}
         assert floats == {"mask"}
-        assert whole == shapes.keys() - floats
+        assert truths == {"padded"}
+        assert whole == shapes.keys() - floats - truths
+
+
+def test_a_batch_is_padded_where_one_of_its_texts_is_shorter() -> None:
+    for lengths in ([5], [1], [4, 4, 4], [1, 1]):
+        assert packed(batch_of(*lengths))["padded"].item() is False
+    for lengths in ([5, 4], [1, 2], [4, 4, 3, 4]):
+        assert packed(batch_of(*lengths))["padded"].item() is True
+    for seed in range(50):
+        values = packed(random_batch(seed))
+        # Or a token would see what stands in an empty place.
+        assert values["padded"].item() == bool((values["mask"] != 0).any())
+
+
+def test_a_graph_that_takes_long_texts_is_told_of_one() -> None:
+    for length, long in ((1, False), (6, False), (7, True), (30, True)):
+        value = packed(batch_of(length), long_text=6)["long"]
+        assert value.item() is long
+        assert (value.shape, value.dtype) == ((), np.bool_)
+    assert packed(batch_of(3, 4, 2), long_text=6)["long"].item() is False
+    assert "long" not in packed(batch_of(30))
 
 
 def test_every_token_finds_its_place_in_the_grid_and_back() -> None:

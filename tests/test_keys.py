@@ -34,7 +34,7 @@ SPEC = ModelSpec(
 REQUESTS: dict[str, Any] = {
     "model": None,  # another model is tried on its own
     "revision": None,  # names one: its content counts
-    "precision": None,  # one so far
+    "precision": "int8",
     "variant": None,  # a ready file's hash is in the scheme
     "dim": 8,
     "max_tokens": 7,

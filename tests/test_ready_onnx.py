@@ -324,6 +324,22 @@ def test_a_precision_that_the_file_does_not_have_is_refused(folder: Path) -> Non
         onnx_embeddings.load(folder, precision="fp32")
 
 
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.FLOAT16])
+def test_a_ready_file_is_not_made_int8(folder: Path, kind: Any) -> None:
+    put(folder, export(folder, kind=kind))
+    with pytest.raises(SettingError, match="precision='int8'") as caught:
+        onnx_embeddings.load(folder, precision="int8")
+    assert "model.onnx" in str(caught.value)
+
+
+def test_weights_beside_a_ready_file_make_int8_possible(folder: Path) -> None:
+    write(export(folder), folder / "onnx" / "model.onnx")
+    with onnx_embeddings.load(folder, precision="int8") as engine:
+        assert engine.spec.scheme == "int8/1"
+    with pytest.raises(SettingError, match="precision='int8'"):
+        onnx_embeddings.load(folder, precision="int8", variant="onnx/model.onnx")
+
+
 def test_the_precision_that_the_file_has_may_be_asked_for(folder: Path) -> None:
     with onnx_embeddings.load(ready_folder(folder), precision="fp32") as engine:
         assert engine.spec.precision == "fp32"

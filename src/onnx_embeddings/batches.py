@@ -11,7 +11,7 @@ from onnx_embeddings.arrays import Batch
 if TYPE_CHECKING:
     from onnx_embeddings.arrays import Lengths, Tokens
 
-_FAIR_PART = 3 / 8
+_FAIR_PART = 1 / 6
 
 
 def plan(

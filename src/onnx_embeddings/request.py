@@ -28,7 +28,8 @@ class ModelRequest:
             or a drive, or any `pathlib.Path` (kept as a text that starts so).
         revision: a branch, tag or commit of the hub; None is the catalog's pinned commit, or the
             main branch for a model that the catalog does not know.
-        precision: None is the precision the files are meant for: fp32 for a compiled model.
+        precision: ``fp32`` or ``int8``; None is the precision the files are meant for, fp32 for a
+            compiled model.
         variant: path inside the model's folder of a ready ONNX file to run as it is,
             ``onnx/model.onnx`` for example; None compiles the weights where there are any.
         dim: keep only the first so many numbers of a vector (models trained for it: Matryoshka).

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from onnx_embeddings.shared import Lease
     from onnx_embeddings.stats import Counters
 
-_FIRST_SIZES = (64, 256)  # small, so that the lanes start and the first vectors come early
+_FIRST_SIZE = 64  # small, so that the lanes start early
+_SECOND_SIZE_OF_STREAMS = 256  # small, since the first vectors come when it has been read
 _SIZE = 1024
 _MOST_PARTS = 4  # of that size, in a window whose texts are mostly known or repeated
 _CHARACTERS_PER_CELL = 8  # texts of fewer may fit into one batch
@@ -110,7 +111,8 @@ class Reader:
             InputError: a text is too long, and the spec says that this is an error.
             Exception: whatever the iterator raised.
         """
-        for size in chain(_FIRST_SIZES, repeat(_SIZE)):
+        second = _SIZE if self._vectors is not None else _SECOND_SIZE_OF_STREAMS
+        for size in chain((_FIRST_SIZE, second), repeat(_SIZE)):
             window, error = self._window(size)
             # Who gets all vectors at once gets none after an error.
             if window.texts and (error is None or self._vectors is None):

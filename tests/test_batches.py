@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 
 from onnx_embeddings.arrays import Tokens
-from onnx_embeddings.batches import pack, plan
+from onnx_embeddings.batches import _FAIR_PART, pack, plan
 
 
 def lengths_of(*lengths: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -63,15 +64,21 @@ def test_a_batch_is_as_full_as_the_budget_allows() -> None:
     assert [len(batch) for batch in batches] == [4, 4, 2]
 
 
+FAIR = math.ceil(_FAIR_PART * 120 / 2)  # so many texts of 2 tokens are that of a budget of 120
+
+
 def test_a_fair_part_of_the_budget_of_one_length_is_a_batch_of_its_own() -> None:
-    # 3 texts of 4 tokens are 12 of 32 cells: three eighths, so no shorter text joins them.
-    batches = plan(lengths_of(4, 4, 4, 3, 3, 2), budget=32)
-    assert [batch.tolist() for batch in batches] == [[0, 1, 2], [3, 4, 5]]
+    batches = plan(lengths_of(*[2] * FAIR, *[1] * 5), budget=120)
+    assert [batch.tolist() for batch in batches] == [
+        list(range(FAIR)),
+        list(range(FAIR, FAIR + 5)),
+    ]
 
 
 def test_less_than_a_fair_part_of_one_length_takes_shorter_texts_in() -> None:
-    batches = plan(lengths_of(4, 4, 3, 3, 3, 2), budget=32)
-    assert [batch.tolist() for batch in batches] == [[0, 1, 2, 3, 4, 5]]
+    assert 1 < FAIR < 30
+    (batch,) = plan(lengths_of(*[2] * (FAIR - 1), *[1] * 5), budget=120)
+    assert batch.tolist() == list(range(FAIR + 4))
 
 
 def test_texts_of_few_lengths_are_in_batches_of_one_length() -> None:
@@ -82,7 +89,7 @@ def test_texts_of_few_lengths_are_in_batches_of_one_length() -> None:
     assert len(mixed) <= 2
     for batch in mixed:
         longest = lengths[batch].max()
-        assert longest * np.count_nonzero(lengths[batch] == longest) < 3 / 8 * 64
+        assert longest * np.count_nonzero(lengths[batch] == longest) < _FAIR_PART * 64
 
 
 def test_a_batch_is_padded_or_has_a_fair_part_of_the_budget() -> None:
@@ -90,7 +97,7 @@ def test_a_batch_is_padded_or_has_a_fair_part_of_the_budget() -> None:
         batches = plan(lengths, budget=512)
         for batch in batches[:-1]:
             cells = len(batch) * int(lengths[batch].max())
-            assert cells >= 3 / 8 * 512
+            assert cells >= _FAIR_PART * 512
 
 
 def test_long_texts_run_alone_whatever_the_budget_says() -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import dataclass, field
 from functools import partial
+from importlib import resources
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 import pytest
@@ -52,7 +55,6 @@ def test_sample_texts_are_many_and_none_is_empty_or_there_twice() -> None:
     texts = calibration.texts()
     assert len(texts) >= 150
     assert len(set(texts)) == len(texts)
-    assert all(text.strip() == text.strip("\n") or text.strip() for text in texts)
     assert all(text.strip() for text in texts)
     assert not any("%%" in text.splitlines() for text in texts)
     # What heads the file is for its readers.
@@ -84,10 +86,10 @@ def test_a_checkout_with_other_line_ends_has_the_same_texts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
     expected = calibration.texts()
-    package = calibration.resources.files("onnx_embeddings")
+    package = resources.files("onnx_embeddings")
     content = package.joinpath("calibration.txt").read_bytes().replace(b"\r\n", b"\n")
     (tmp_path / "calibration.txt").write_bytes(content.replace(b"\n", ending.encode()))
-    monkeypatch.setattr(calibration.resources, "files", lambda _: tmp_path)
+    monkeypatch.setattr(resources, "files", lambda _: tmp_path)
     assert calibration.texts.__wrapped__() == expected
 
 
@@ -112,7 +114,7 @@ def test_measured_ranges_are_those_of_the_reference(tiny_folder: Path, store: St
     assert {site for site in found if not site.endswith(".active")} == set(SITES)
     with onnx_embeddings.load(tiny_folder) as engine:
         tokens = engine._opened().encoder.encode(calibration.texts()).ids
-    reference = Watched.read(tiny_folder)
+    reference = Watched(**vars(ReferenceBert.read(tiny_folder)))
     for ids in tokens[::5]:
         reference.token_vectors(ids)
     names = {"in": "attention.self.query", "mixed": "attention.output.dense"}
@@ -126,13 +128,11 @@ def test_measured_ranges_are_those_of_the_reference(tiny_folder: Path, store: St
         assert np.median(steps) > 0.6
 
 
+@dataclass(frozen=True, kw_only=True)
 class Watched(ReferenceBert):
     """Keeps what each linear layer takes."""
 
-    @property
-    def taken(self) -> dict[str, list[Any]]:
-        found: dict[str, list[Any]] = self.__dict__.setdefault("_taken", {})
-        return found
+    taken: dict[str, list[Any]] = field(default_factory=dict)
 
     def _linear(self, x: Any, name: str) -> Any:
         self.taken.setdefault(name, []).append(x)
@@ -150,7 +150,6 @@ def test_ranges_hold_what_was_measured() -> None:
     assert (found.largest >= largest * (1 - 1e-4)).all()
 
 
-@pytest.mark.xfail(reason="the least value of a channel that is never below zero is raised")
 def test_ranges_hold_channels_of_one_sign() -> None:
     side = np.array([[1.1, 8.1, 0.3, 2.0]], np.float32)
     found = ranges.from_outputs({"a.least": side, "a.largest": side * np.float32(1.02)})["a"]
@@ -337,7 +336,7 @@ def test_damaged_shipped_ranges_are_an_error_and_leave_nothing(
     }[damage]
     monkeypatch.setattr(ranges, "shipped", lambda _: content)
     store = Store(tmp_path / "store")
-    with pytest.raises(Exception, match=r"."):
+    with pytest.raises((BadZipFile, EOFError, ValueError, KeyError)):
         compiler.prepare(files_of(tiny_folder), "int8", store, never)
     assert list(store.compiled.iterdir()) == []
 
@@ -360,10 +359,12 @@ def test_ranges_are_shipped_for_no_other_weights(tiny_folder: Path, store: Store
 
 
 def test_the_package_ships_only_ranges_that_can_be_read() -> None:
-    package = ranges.resources.files("onnx_embeddings.compiler").joinpath("shipped_ranges")
+    package = resources.files("onnx_embeddings.compiler").joinpath("shipped_ranges")
     files = [file for file in package.iterdir() if file.name.endswith(".npz")]
     assert files
     for file in files:
+        # By the digest of their weights, of which a part is the name.
+        assert ranges.shipped(file.name.removesuffix(".npz").ljust(64, "0")) == file.read_bytes()
         found = ranges.read(file.read_bytes())
         assert {"layer0.in", "layer0.mixed", "layer0.attended"} <= set(found)
         for reach in found.values():
@@ -373,7 +374,6 @@ def test_the_package_ships_only_ranges_that_can_be_read() -> None:
             assert (reach.least <= reach.largest).all()
 
 
-@pytest.mark.xfail(reason="ranges are measured on texts cut to the limit of the first request")
 def test_who_asks_first_does_not_decide_what_others_get(tmp_path: Path) -> None:
     folder = write_tiny_model(tmp_path / "model", seed=11)
     texts = ["the cat sits on the red moon", "a b c d e f", "two " * 40]

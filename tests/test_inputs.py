@@ -72,7 +72,8 @@ def test_a_graph_that_takes_long_texts_is_told_of_one() -> None:
     for length, long in ((1, False), (6, False), (7, True), (30, True)):
         value = packed(batch_of(length), long_text=6)["long"]
         assert value.item() is long
-        assert (value.shape, value.dtype) == ((), np.bool_)
+        assert value.shape == ()
+        assert value.dtype == np.bool_
     assert packed(batch_of(3, 4, 2), long_text=6)["long"].item() is False
     assert "long" not in packed(batch_of(30))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,9 @@ from onnx_embeddings.tokens import Encoder
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import numpy as np
+    import numpy.typing as npt
 
     from onnx_embeddings.arrays import Graph
     from onnx_embeddings.config import EngineConfig
@@ -60,8 +63,9 @@ def lease(request: ModelRequest, config: EngineConfig) -> Lease:
     with _registry.resolving(request.model):
         path = sources.find(request, config)
         files = folder.read(path, request)
-        measure = partial(calibration.measure, folder=files, threads=available_processors())
-        graph = compiler.prepare(files, request.precision, store, measure)
+        graph = compiler.prepare(
+            files, request.precision, store, partial(_measure, path=path, request=request)
+        )
         spec = files.spec(request, graph, store)
     sessions, key = _registry.sessions(graph)
     try:
@@ -70,6 +74,12 @@ def lease(request: ModelRequest, config: EngineConfig) -> Lease:
         _registry.release(key)
         raise
     return Lease(spec=spec, path=path, encoder=encoder, sessions=sessions, key=key)
+
+
+def _measure(graph: Graph, path: Path, request: ModelRequest) -> dict[str, npt.NDArray[np.float32]]:
+    """See `calibration.measure`; by the model's own limit, whoever asks first and for what."""
+    files = folder.read(path, replace(request, max_tokens=None))
+    return calibration.measure(graph, files, threads=available_processors())
 
 
 def release(key: str, process: int) -> None:

@@ -41,7 +41,9 @@ class Linear:
 
     def of(self, scale: Array, centre: Array) -> Linear:
         """The layer that takes ``(x - centre) / scale`` and returns what this one does for x."""
-        return Linear(weight=self.weight * scale[:, None], bias=self.bias + centre @ self.weight)
+        # In float64, so that it rounds to the same on every processor, however its sums run.
+        more = centre.astype(np.float64) @ self.weight.astype(np.float64)
+        return Linear(weight=self.weight * scale[:, None], bias=self.bias + more.astype(np.float32))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

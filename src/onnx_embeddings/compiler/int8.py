@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onnx_embeddings.compiler.encoder import Array
 
 _TOP = 127
-_TO_WEIGHTS = 0.8  # of the difficulty; SmoothQuant's alpha. 0.5 and 1 lose more (how-it-works.md)
+_TO_WEIGHTS = 0.65  # of the difficulty: SmoothQuant's alpha (others: docs/how-it-works.md)
 _STEPS = 16  # of the grid to an octave, 4 % apart
 _GRID = np.exp2(np.arange(_STEPS) / _STEPS).astype(np.float32)
 _LEAST = np.float32(2.0**-20)  # no range and no weight is taken as smaller

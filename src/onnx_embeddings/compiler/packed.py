@@ -136,8 +136,7 @@ class Packed:
         y = self.graph.node("Add", [y, x], f"{name}.attended.sum")
         x = self.norm(y, f"{name}.attended", layer.attended)
         y = self.linear(self.observed(f"{name}.attended", x), f"{name}.up", layer.up)
-        y = self.observed(f"{name}.active", self.active(y, f"{name}.active"))
-        y = self.linear(y, f"{name}.down", layer.down)
+        y = self.linear(self.active(y, f"{name}.active"), f"{name}.down", layer.down)
         return self.graph.node("Add", [y, x], f"{name}.sum")
 
     def attention(self, query: str, key: str, value: str, name: str) -> str:
@@ -219,7 +218,7 @@ class Packed:
 
 
 class Observed(Packed):
-    """The same graph, which also returns the range of each input of a linear layer.
+    """The same graph, which also returns the range of each input that int8 has fixed scales for.
 
     For each site two outputs, ``<site>.least`` and ``<site>.largest``, (channels,) float32.
     """

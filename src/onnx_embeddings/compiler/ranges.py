@@ -30,8 +30,9 @@ def from_outputs(values: Mapping[str, Array]) -> dict[str, Range]:
     sites = dict.fromkeys(name.rpartition(".")[0] for name in values)
     return {
         site: Range(
-            least=to_grid(values[f"{site}.least"].min(axis=0)),
-            largest=to_grid(values[f"{site}.largest"].max(axis=0)),
+            # With zero in it, so that both sides can be rounded away from it.
+            least=to_grid(np.minimum(values[f"{site}.least"].min(axis=0), 0)),
+            largest=to_grid(np.maximum(values[f"{site}.largest"].max(axis=0), 0)),
         )
         for site in sites
     }

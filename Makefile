@@ -43,7 +43,9 @@ lowest-%: integrations/%/tests/lowest.txt $(VENV)/bin/python
 	$(LOWEST_PIP) --editable . --editable integrations/$* -r $<
 	$(LOWEST)/bin/python -m pytest integrations/$* $(ARGS)
 
+# Installed as users do, with its modules compiled to bytecode, which a start would do otherwise.
 bench: $(VENV)/bench/installed
+	$(VENV)/bench/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --force-reinstall .
 	$(VENV)/bench/bin/python -m benchmarks $(ARGS)
 
 clean:
@@ -67,5 +69,5 @@ $(VENV)/test.installed: $(VENV)/bin/python $(addsuffix /pyproject.toml,$(PACKAGE
 $(VENV)/bench/installed: benchmarks/requirements.txt pyproject.toml | $(VENV)/bin/python
 	@echo "Installing the engine and the libraries it is compared with into $(VENV)/bench …"
 	$(PYTHON) -m venv $(VENV)/bench
-	$(VENV)/bench/bin/python -m pip --disable-pip-version-check install --quiet --editable . -r $<
+	$(VENV)/bench/bin/python -m pip --disable-pip-version-check install --quiet . -r $<
 	@touch $@

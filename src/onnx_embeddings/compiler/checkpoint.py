@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from onnx_embeddings.arrays import Graph
 from onnx_embeddings.compiler import ranges
-from onnx_embeddings.compiler.bert import Bert, BertConfig
+from onnx_embeddings.compiler.bert_config import BertConfig
 from onnx_embeddings.compiler.note import GRAPH_FORMAT, NOTE_FILE, write_note
 from onnx_embeddings.compiler.packed import LONG_TEXT, OUTPUT, Observed, Packed
 from onnx_embeddings.digests import digest
@@ -94,6 +94,7 @@ class Checkpoint:
             shutil.rmtree(sample)
 
     def _write(self, packed: Callable[[Encoder], Packed], target: Path) -> None:
+        from onnx_embeddings.compiler.bert import Bert
         from onnx_embeddings.compiler.weights import Weights
 
         with Weights(self._folder.weights) as tensors, (target / _WEIGHTS_FILE).open("wb") as data:

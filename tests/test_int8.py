@@ -155,6 +155,14 @@ def test_a_channel_that_reaches_farther_gets_larger_steps_but_fewer_of_the_weigh
     assert 2 < growth < half[-1] / half[0]
 
 
+def test_room_makes_every_step_larger() -> None:
+    reach, weight = ranges_and_weight(0)
+    (middle, scale), (same, wider) = (input_scales(reach, weight, room=r) for r in (1, 1.25))
+    np.testing.assert_array_equal(middle, same)
+    assert (wider > scale).all()
+    assert (np.abs((reach.largest - middle) / wider) < 127 / 1.2).all()
+
+
 def test_scales_are_the_same_numbers_each_time_and_near_by() -> None:
     for seed in range(20):
         reach, weight = ranges_and_weight(seed)
@@ -291,20 +299,20 @@ def test_a_block_whose_activations_are_all_small_is_not_lost(
     assert found.min() > 0.99
 
 
-def no_smoothing(reach: Range, weight: Array) -> tuple[Array, Array]:
-    middle, _ = input_scales(reach, weight)
+def no_smoothing(reach: Range, weight: Array, *, room: float = 1) -> tuple[Array, Array]:
+    middle, _ = input_scales(reach, weight, room=room)
     half = (reach.largest - reach.least) / 2
     # A channel with an outlier, as real models have them, decides the steps of all.
     return middle, np.full(half.shape, 8 * half.max() / 127, np.float32)
 
 
-def narrow(reach: Range, weight: Array) -> tuple[Array, Array]:
-    middle, scale = input_scales(reach, weight)
+def narrow(reach: Range, weight: Array, *, room: float = 1) -> tuple[Array, Array]:
+    middle, scale = input_scales(reach, weight, room=room)
     return middle, scale / np.float32(4)
 
 
-def off_centre(reach: Range, weight: Array) -> tuple[Array, Array]:
-    middle, scale = input_scales(reach, weight)
+def off_centre(reach: Range, weight: Array, *, room: float = 1) -> tuple[Array, Array]:
+    middle, scale = input_scales(reach, weight, room=room)
     return middle + 100 * scale, scale
 
 

@@ -31,7 +31,7 @@ def test_what_was_read_does_not_change() -> None:
 
 
 def test_a_count_of_another_name_is_a_mistake() -> None:
-    with pytest.raises((AttributeError, TypeError)):
+    with pytest.raises((KeyError, TypeError)):
         Counters().add(words=1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +36,15 @@ class Counters:
     def __init__(self) -> None:
         """Start at zero."""
         self._lock = threading.Lock()
-        self._stats = EngineStats()
+        self._counts = asdict(EngineStats())
 
     def add(self, **counts: int) -> None:
         """Add to the fields named."""
         with self._lock:
-            now = self._stats
-            self._stats = replace(now, **{k: getattr(now, k) + n for k, n in counts.items()})
+            for name, count in counts.items():
+                self._counts[name] += count
 
     def read(self) -> EngineStats:
         """The counts now."""
         with self._lock:
-            return self._stats
+            return EngineStats(**self._counts)

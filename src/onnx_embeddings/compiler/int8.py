@@ -24,6 +24,7 @@ _TOP = 127
 _TO_WEIGHTS = 0.65  # of the difficulty: SmoothQuant's alpha (others: docs/how-it-works.md)
 _STEPS = 16  # of the grid to an octave, 4 % apart
 _GRID = np.exp2(np.arange(_STEPS) / _STEPS).astype(np.float32)
+_ROWS = 8192  # of a table at a time
 _LEAST = np.float32(2.0**-20)  # no range and no weight is taken as smaller
 
 
@@ -52,7 +53,7 @@ def to_grid(values: npt.NDArray[np.floating[Any]]) -> Array:
     return result
 
 
-def input_scales(reach: Range, weight: Array) -> tuple[Array, Array]:
+def input_scales(reach: Range, weight: Array, *, room: float = 1.0) -> tuple[Array, Array]:
     """Both (in,): the middle of each channel, and what one step of 8 bits is worth in it.
 
     ``(x - middle) / scale`` lies within -127 and 127 for all that the range holds.
@@ -60,9 +61,10 @@ def input_scales(reach: Range, weight: Array) -> tuple[Array, Array]:
     Args:
         reach: of the inputs.
         weight: (in, out), all layers that take this input side by side.
+        room: how many times as far as the range values may reach.
     """
     middle = (reach.least + reach.largest) / np.float32(2)
-    half = np.maximum((reach.largest - reach.least) / np.float32(2), _LEAST)
+    half = np.maximum((reach.largest - reach.least) / np.float32(2), _LEAST) * np.float32(room)
     largest = np.maximum(np.abs(weight).max(axis=1), _LEAST)
     smooth = half.astype(np.float64) ** _TO_WEIGHTS / largest.astype(np.float64) ** (
         1 - _TO_WEIGHTS
@@ -79,6 +81,12 @@ def by_column(weight: Array) -> tuple[npt.NDArray[np.int8], Array]:
 
 def by_row(table: Array) -> tuple[npt.NDArray[np.int8], Array]:
     """(rows, columns) as int8, and the (rows,) scales to multiply them by."""
-    scales = np.maximum(np.abs(table).max(axis=1), _LEAST) / np.float32(_TOP)
-    quantized = np.rint(table / scales[:, None])
-    return np.clip(quantized, -_TOP, _TOP).astype(np.int8), scales
+    scales = np.empty(len(table), np.float32)
+    quantized = np.empty(table.shape, np.int8)
+    for start in range(0, len(table), _ROWS):  # word tables are large
+        part = table[start : start + _ROWS]
+        scale = np.maximum(np.abs(part).max(axis=1), _LEAST) / np.float32(_TOP)
+        steps = np.rint(part / scale[:, None])
+        scales[start : start + _ROWS] = scale
+        quantized[start : start + _ROWS] = np.clip(steps, -_TOP, _TOP)
+    return quantized, scales

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _ZERO = 128  # what stands for 0 in uint8, where both signs are as likely
 _ZERO_ACTIVE = 32  # and where most values are above it
 _TOP = 255
+# Where attention looks at one token only, what it mixes reaches farther than on any sample.
+_ROOM_OF_MIXED = 1.25
 
 
 class PackedInt8(Packed):
@@ -75,7 +77,9 @@ class PackedInt8(Packed):
         """A layer, from the sum before its normalisation to the sum before the next one's."""
         taken = np.concatenate([layer.query.weight, layer.key.weight, layer.value.weight], axis=1)
         middle, scale = input_scales(self.ranges[f"{name}.in"], taken)
-        mixed_middle, mixed_scale = input_scales(self.ranges[f"{name}.mixed"], layer.out.weight)
+        mixed_middle, mixed_scale = input_scales(
+            self.ranges[f"{name}.mixed"], layer.out.weight, room=_ROOM_OF_MIXED
+        )
         x = self.norm(total, f"{name}.in", _quantizing(norm, middle, scale))
         steps = self.quantized(x, f"{name}.in.int8")
         # The shares of attention sum to one: what is done to its values is done to its result.

@@ -121,8 +121,10 @@ class _Alone:
                 # The files have gone meanwhile. The session that is loaded needs them no more.
                 logger.warning("lone texts stay on one thread: %s", error)
                 self._wide = self._lane
-        lane, wide = self._seconds[size]
-        return (self._wide if len(wide) < len(lane) else self._lane), True
+        lane, _ = self._seconds[size]
+        # One after the other, as they will be used: in turns, the threads of the wide session
+        # would fall asleep before each of its calls.
+        return (self._lane if len(lane) < _TRIALS else self._wide), True
 
     def _tried(self, size: int, session: Session, seconds: float) -> None:
         with self._lock:

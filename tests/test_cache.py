@@ -856,7 +856,7 @@ def test_a_bar_moves_with_known_texts_too(engine: Engine, monkeypatch: pytest.Mo
     monkeypatch.setattr(tqdm, "tqdm", Bar)
     engine.embed_documents(texts, progress=True)
     assert sum(steps) == 3000
-    assert len([step for step in steps if step]) == 3
+    assert len([step for step in steps if step]) >= 2  # before the end, too
 
 
 # Many at a time.

@@ -142,9 +142,12 @@ class PackedInt8(Packed):
             "one",
             graph.constant(f"{name}.scale", scale),
             zero,
+            # It may be left out, but then ONNX Runtime 1.20 aborts the process where it is asked
+            # for exact products; and shared by several products, no version accepts it there.
+            graph.constant(f"{name}.zero", np.array(0), "int8"),
         ]
-        if bias:  # the empty name: no zero of the weights
-            inputs += ["", graph.constant(f"{name}.bias", linear.bias)]
+        if bias:
+            inputs.append(graph.constant(f"{name}.bias", linear.bias))
         return graph.node("MatMulIntegerToFloat", inputs, name, domain="com.microsoft")
 
 

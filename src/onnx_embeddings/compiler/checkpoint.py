@@ -67,7 +67,7 @@ class Checkpoint:
                 reach = (
                     self.measured(target / "sample", measure)
                     if shipped is None
-                    else (ranges.read(shipped))
+                    else ranges.read(shipped)
                 )
                 self._write(lambda encoder: PackedInt8(encoder, reach), target)
             sizes = {name: (target / name).stat().st_size for name in (_GRAPH_FILE, _WEIGHTS_FILE)}

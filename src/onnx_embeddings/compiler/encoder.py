@@ -41,7 +41,7 @@ class Linear:
 
     def of(self, scale: Array, centre: Array) -> Linear:
         """The layer that takes ``(x - centre) / scale`` and returns what this one does for x."""
-        # In float64, so that it rounds to the same on every processor, however its sums run.
+        # In float64: however a processor sums, it rounds to the same, but for very rare cases.
         more = centre.astype(np.float64) @ self.weight.astype(np.float64)
         return Linear(weight=self.weight * scale[:, None], bias=self.bias + more.astype(np.float32))
 

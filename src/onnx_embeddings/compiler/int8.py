@@ -5,8 +5,8 @@ of a linear layer have fixed ones, one for each channel, found from the ranges o
 divided between inputs and weights as SmoothQuant does (Xiao et al., arXiv:2211.10438), around the
 middle of each channel's range (Wei et al., arXiv:2304.09145).
 
-All of it is exact arithmetic on values of a coarse grid, so that it comes out the same on every
-machine.
+Input scales lie on a coarse grid, so that powers and logarithms that differ in their last bits from
+machine to machine come to the same ones, but for rare cases at its edges.
 """
 
 from __future__ import annotations

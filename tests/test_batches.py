@@ -92,6 +92,16 @@ def test_texts_of_few_lengths_are_in_batches_of_one_length() -> None:
         assert longest * np.count_nonzero(lengths[batch] == longest) < _FAIR_PART * 64
 
 
+def test_a_graph_that_always_masks_gets_full_batches() -> None:
+    (batch,) = plan(lengths_of(*[2] * FAIR, *[1] * 5), budget=120, always_masked=True)
+    assert batch.tolist() == list(range(FAIR + 5))
+    for lengths in map(some_lengths, range(30)):
+        batches = plan(lengths, budget=512, always_masked=True)
+        for batch, after in itertools.pairwise(batches):
+            assert (len(batch) + 1) * int(lengths[batch].max()) > 512
+            assert lengths[batch].min() >= lengths[after].max()
+
+
 def test_a_batch_is_padded_or_has_a_fair_part_of_the_budget() -> None:
     for lengths in map(some_lengths, range(30)):
         batches = plan(lengths, budget=512)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import threading
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 import pytest
@@ -16,11 +18,12 @@ from reference_bert import ReferenceBert
 
 import onnx_embeddings
 from onnx_embeddings import EngineConfig, ModelRequest, Precision, calibration, compiler
-from onnx_embeddings.compiler import ranges
+from onnx_embeddings.compiler import packed, ranges
 from onnx_embeddings.compiler.int8 import Range, to_grid
 from onnx_embeddings.errors import InferenceError, ModelFormatError
 from onnx_embeddings.folder import read
 from onnx_embeddings.runtime.onnxruntime import Session
+from onnx_embeddings.scheduler import process_scheduler
 from onnx_embeddings.store import Store
 from onnx_embeddings.testing import write_tiny_model
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from onnx_embeddings.folder import ModelFolder
 
 SITES = [f"layer{number}.{what}" for number in (0, 1) for what in ("in", "mixed", "attended")]
+SECONDS = 30
 
 
 @pytest.fixture
@@ -253,6 +257,61 @@ def test_a_measuring_that_fails_leaves_nothing_and_may_be_repeated(
     assert prepared(tiny_folder, store, "int8").path.is_file()
 
 
+def test_a_sample_graph_that_is_refused_is_not_named_as_a_file_to_delete(
+    tiny_folder: Path, store: Store
+) -> None:
+    files = files_of(tiny_folder)
+
+    def refused(graph: Graph) -> Mapping[str, Array]:
+        graph.path.write_bytes(b"damaged meanwhile")
+        return calibration.measure(graph, files, threads=1)
+
+    with pytest.raises(ModelFormatError, match="measured for int8: the runtime refuses") as caught:
+        compiler.prepare(files, "int8", store, refused)
+    assert caught.value.path == str(tiny_folder / "model.safetensors")
+    assert caught.value.hint == "use precision='fp32'"
+
+
+def test_measuring_counts_as_work_and_keeps_to_the_lanes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = calibration.measure
+    seen = []
+
+    def watched(graph: Graph, folder: ModelFolder, *, threads: int) -> dict[str, Array]:
+        seen.append((threads, process_scheduler()._running))
+        return measure(graph, folder, threads=threads)
+
+    monkeypatch.setattr(calibration, "measure", watched)
+    folder = write_tiny_model(tmp_path / "model", seed=12)
+    for lanes in (1, 3):
+        config = EngineConfig(home=tmp_path / str(lanes), lanes=lanes)
+        onnx_embeddings.load(folder, precision="int8", config=config).close()
+    assert seen == [(1, 1), (3, 1)]
+
+
+def test_nobody_waits_for_a_precision_that_he_did_not_ask_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = calibration.measure
+    measuring, go_on = threading.Event(), threading.Event()
+
+    def slow(graph: Graph, folder: ModelFolder, *, threads: int) -> dict[str, Array]:
+        measuring.set()
+        assert go_on.wait(SECONDS)
+        return measure(graph, folder, threads=threads)
+
+    monkeypatch.setattr(calibration, "measure", slow)
+    folder = write_tiny_model(tmp_path / "model", seed=13)
+    with ThreadPoolExecutor(2) as pool:
+        int8 = pool.submit(onnx_embeddings.load, folder, precision="int8")
+        assert measuring.wait(SECONDS)
+        pool.submit(onnx_embeddings.load, folder).result(SECONDS).close()
+        assert not int8.done()
+        go_on.set()
+        int8.result(SECONDS).close()
+
+
 def test_two_compilations_give_the_same_bytes(tiny_folder: Path, tmp_path: Path) -> None:
     one, other = (
         content_of(prepared(tiny_folder, Store(tmp_path / name), "int8").path.parent)
@@ -322,22 +381,29 @@ def test_shipped_ranges_are_taken_and_nothing_is_measured(
     assert asked == []
 
 
-@pytest.mark.parametrize("damage", ["cut", "text", "empty", "a site less"])
+@pytest.mark.parametrize("damage", ["cut", "text", "empty", "a site less", "narrow", "infinite"])
 def test_damaged_shipped_ranges_are_an_error_and_leave_nothing(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
     whole = ranges.save(some_ranges(), tmp_path, "0" * 64).read_bytes()
+    endless = {
+        site: Range(least=reach.least, largest=reach.largest * np.float32(np.inf))
+        for site, reach in some_ranges().items()
+    }
     less = {site: reach for site, reach in some_ranges().items() if site != SITES[-1]}
     content = {
         "cut": whole[: len(whole) // 2],
         "text": b"not a file of arrays",
         "empty": b"",
         "a site less": ranges.save(less, tmp_path, "1" * 64).read_bytes(),
+        "narrow": ranges.save(some_ranges(31), tmp_path, "2" * 64).read_bytes(),
+        "infinite": ranges.save(endless, tmp_path, "3" * 64).read_bytes(),
     }[damage]
     monkeypatch.setattr(ranges, "shipped", lambda _: content)
     store = Store(tmp_path / "store")
-    with pytest.raises((BadZipFile, EOFError, ValueError, KeyError)):
+    with pytest.raises(ModelFormatError, match="shipped_ranges: a file is damaged") as caught:
         compiler.prepare(files_of(tiny_folder), "int8", store, never)
+    assert caught.value.hint == "install onnx-embeddings again"
     assert list(store.compiled.iterdir()) == []
 
 
@@ -345,7 +411,7 @@ def test_saved_ranges_are_read_again(tmp_path: Path) -> None:
     given = some_ranges()
     file = ranges.save(given, tmp_path, "0123456789abcdef" * 4)
     assert file == tmp_path / "0123456789abcdef.npz"
-    found = ranges.read(file.read_bytes())
+    found = ranges.read(file.read_bytes(), SITES, 32)
     assert set(found) == set(given)
     for site, reach in given.items():
         np.testing.assert_array_equal(found[site].least, reach.least)
@@ -365,9 +431,12 @@ def test_the_package_ships_only_ranges_that_can_be_read() -> None:
     for file in files:
         # By the digest of their weights, of which a part is the name.
         assert ranges.shipped(file.name.removesuffix(".npz").ljust(64, "0")) == file.read_bytes()
-        found = ranges.read(file.read_bytes())
-        assert {"layer0.in", "layer0.mixed", "layer0.attended"} <= set(found)
-        for reach in found.values():
+        with np.load(io.BytesIO(file.read_bytes())) as values:
+            sites = {name.rpartition(".")[0] for name in values.files}
+            channels = values["layer0.in.least"].shape[0]
+        layers = {site.partition(".")[0] for site in sites}
+        assert sites == {f"{layer}.{what}" for layer in layers for what in packed.SITES}
+        for reach in ranges.read(file.read_bytes(), sites, channels).values():
             assert reach.least.dtype == reach.largest.dtype == np.float32
             np.testing.assert_array_equal(to_grid(reach.least), reach.least)
             np.testing.assert_array_equal(to_grid(reach.largest), reach.largest)

@@ -20,7 +20,7 @@ from onnx_embeddings.compiler import packed_int8
 from onnx_embeddings.compiler.encoder import Linear, Norm
 from onnx_embeddings.compiler.int8 import Range, by_column, by_row, input_scales, to_grid
 from onnx_embeddings.compiler.packed_int8 import PackedInt8
-from onnx_embeddings.errors import SpecMismatchError
+from onnx_embeddings.errors import ModelFormatError, SpecMismatchError
 from onnx_embeddings.keys import keys
 from onnx_embeddings.store import Store
 from onnx_embeddings.testing import write_tiny_model
@@ -73,13 +73,47 @@ def test_weights_are_right_within_half_a_step_of_their_column() -> None:
 
 
 def test_zeros_stay_zeros() -> None:
-    table = np.array([[0, 0, 0], [0, 1, -1], [1e-30, 0, 0]], np.float32)
+    table = np.array([[0, 0, 0], [0, 1, -1], [1e-40, 0, 0]], np.float32)
     quantized, scales = by_row(table)
     assert quantized.tolist() == [[0, 0, 0], [0, 127, -127], [0, 0, 0]]
     assert (scales > 0).all()
     quantized, scales = by_column(np.zeros((3, 2), np.float32))
     assert not quantized.any()
     assert np.isfinite(1 / scales).all()
+
+
+@pytest.mark.parametrize("factor", [1e-30, 1e-8, 1e8, 1e30])
+def test_numbers_of_any_size_are_as_right(factor: float) -> None:
+    table = normal(200, 33)
+    # By a power of two, so that not even a rounding differs.
+    power = np.float32(2.0 ** round(math.log2(factor)))
+    quantized, scales = by_row(table * power)
+    expected, sizes = by_row(table)
+    np.testing.assert_array_equal(quantized, expected)
+    np.testing.assert_array_equal(scales, sizes * power)
+
+
+@pytest.mark.parametrize("factor", [2.0**-40, 2.0**-20, 2.0**20])
+def test_ranges_and_weights_of_any_size_have_scales_as_right(factor: float) -> None:
+    """Fixed floors cut the channels of models whose normalisations have tiny gains."""
+    power = np.float32(factor)
+    reach, weight = ranges_and_weight(0)
+    middle, scale = input_scales(reach, weight)
+    small = Range(least=reach.least * power, largest=reach.largest * power)
+    smaller_middle, smaller = input_scales(small, weight / power)
+    np.testing.assert_array_equal(smaller_middle, middle * power)
+    np.testing.assert_array_equal(smaller, scale * power)
+    # Where nothing reaches anywhere there still are scales to divide by.
+    still = Range(least=np.zeros(40, np.float32), largest=np.zeros(40, np.float32))
+    for none in (weight, weight * 0):
+        assert (input_scales(still, none)[1] > 0).all()
+        assert np.isfinite(1 / input_scales(reach, none)[1]).all()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_the_grid_never_makes_a_number_of_what_is_none(bad: float) -> None:
+    found = to_grid(np.array([1, bad, 0], np.float32))
+    np.testing.assert_array_equal(found, np.array([1, bad, 0], np.float32))
 
 
 def test_the_grid_takes_the_next_number_away_from_zero() -> None:
@@ -297,6 +331,59 @@ def test_a_block_whose_activations_are_all_small_is_not_lost(
     save_file(weights, folder / "model.safetensors")
     found, _, _ = cosines(folder, tmp_path / "home")
     assert found.min() > 0.99
+
+
+def test_the_size_of_numbers_within_a_model_costs_nothing(tmp_path: Path) -> None:
+    """The same model, written with values a thousand times smaller between its layers."""
+    folder = write_tiny_model(tmp_path / "model", max_tokens=None)
+    usual, _, _ = cosines(folder, tmp_path / "home")
+    weights = load_file(folder / "model.safetensors")
+    small = np.float32(2.0**-13)
+    for name, tensor in weights.items():
+        if "LayerNorm" in name or "output.dense" in name:
+            np.multiply(tensor, small, out=tensor)
+        elif name.endswith(("self.query.weight", "key.weight", "value.weight", "te.dense.weight")):
+            np.divide(tensor, small, out=tensor)
+    save_file(weights, folder / "model.safetensors")
+    found, _, _ = cosines(folder, tmp_path / "home")
+    np.testing.assert_allclose(found, usual, atol=2e-4)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "embeddings.word_embeddings.weight",
+        "embeddings.position_embeddings.weight",
+        "encoder.layer.1.attention.self.value.weight",
+        "encoder.layer.0.output.dense.bias",
+        "encoder.layer.1.output.LayerNorm.weight",
+    ],
+)
+def test_weights_that_are_not_finite_are_refused(tmp_path: Path, bad: float, name: str) -> None:
+    """8 bits would make finite numbers of them, that mean nothing."""
+    folder = write_tiny_model(tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    weights[name].flat[-1] = bad
+    save_file(weights, folder / "model.safetensors")
+    config = EngineConfig(home=tmp_path / "home")
+    for _ in range(2):
+        with pytest.raises(ModelFormatError, match=f"'{name}' holds numbers that") as caught:
+            onnx_embeddings.load(folder, precision="int8", config=config)
+        assert caught.value.path == str(folder / "model.safetensors")
+    assert list((tmp_path / "home" / "compiled").iterdir()) == []
+
+
+def test_a_model_that_overflows_on_sample_texts_is_refused(tmp_path: Path) -> None:
+    folder = write_tiny_model(tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    weights["encoder.layer.0.intermediate.dense.weight"][:] = 3e38
+    save_file(weights, folder / "model.safetensors")
+    config = EngineConfig(home=tmp_path / "home")
+    with pytest.raises(ModelFormatError, match=r"int8: layer1\.\w+\.\w+ of the sam") as caught:
+        onnx_embeddings.load(folder, precision="int8", config=config)
+    assert caught.value.hint == "use precision='fp32'"
+    assert list((tmp_path / "home" / "compiled").iterdir()) == []
 
 
 def no_smoothing(reach: Range, weight: Array, *, room: float = 1) -> tuple[Array, Array]:

@@ -329,6 +329,24 @@ def test_a_closed_engine_ends_its_streams_and_what_they_would_still_run(tiny_fol
             next(stream)
 
 
+@pytest.mark.parametrize("place", [0, 3, 64, 70, 321, 2000])
+def test_the_texts_of_a_stream_may_close_its_engine(tiny_folder: Path, place: int) -> None:
+    engine = onnx_embeddings.load(tiny_folder)
+
+    def closing() -> Iterator[str]:
+        yield from some_texts(place)
+        engine.close()
+        yield from some_texts(3)
+
+    found: list[Vector] = []
+    with pytest.raises(ClosedError):
+        before_error(engine.iter_documents(closing()), found)
+    # At least what came before the windows that were being read; and nothing was begun since.
+    assert len(found) <= place
+    assert process_scheduler()._running == 0
+    assert engine.stats().texts <= place
+
+
 def test_an_engine_may_be_closed_while_another_thread_waits_for_a_vector(
     tiny_folder: Path,
 ) -> None:

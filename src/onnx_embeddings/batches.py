@@ -15,7 +15,12 @@ _FAIR_PART = 1 / 6
 
 
 def plan(
-    lengths: Lengths, *, budget: int, one_by_one: bool = False, long_text: int | None = None
+    lengths: Lengths,
+    *,
+    budget: int,
+    one_by_one: bool = False,
+    always_masked: bool = False,
+    long_text: int | None = None,
 ) -> list[Lengths]:
     """The rows of each batch, longest texts first; a text of no tokens is in none.
 
@@ -28,6 +33,7 @@ def plan(
         budget: padded cells of a batch, its texts times the tokens of its longest. A longer
             text runs alone.
         one_by_one: one text to a batch, for graphs whose result depends on the batch.
+        always_masked: for graphs that gain nothing where texts are of one length: batches are full.
         long_text: texts of more tokens run alone whatever the budget says.
     """
     order = np.argsort(-lengths, kind="stable")
@@ -40,7 +46,7 @@ def plan(
         alone = one_by_one or (long_text is not None and longest > long_text)
         texts = 1 if alone else max(1, budget // longest)
         same = int(np.count_nonzero(ordered[first : first + texts] == longest))
-        if same * longest >= _FAIR_PART * budget:
+        if not always_masked and same * longest >= _FAIR_PART * budget:
             texts = same
         batches.append(order[first : first + texts])
         first += texts

@@ -165,6 +165,7 @@ class Embedding:
             window.tokens.lengths,
             budget=self.budget,
             one_by_one=self.sessions.one_by_one,
+            always_masked=self.sessions.always_masked,
             long_text=self.sessions.long_text,
         )
         items = [(window, rows) for rows in plan]
@@ -172,7 +173,8 @@ class Embedding:
         self.advance(window.texts - len(window.rows) if items else window.texts)
         if not items:
             return
-        lone = window.last and len(items) == 1
+        # A call that failed is not begun again: `put` takes nothing of it.
+        lone = window.last and len(items) == 1 and call.error is None
         if lone and self.scheduler.run_alone(partial(self.alone, items[0])):
             self.finished(items)
         else:

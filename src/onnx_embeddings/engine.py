@@ -299,6 +299,7 @@ class Engine:
             self._streams.add(call)
         with shown() as bar:
             for vectors in run.stream(call, texts, bar):
+                self._still_has(held)  # `texts` may have closed it
                 for vector in vectors:
                     # A copy, so that who keeps one vector does not keep those of a whole window.
                     yield vector.copy()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from onnx_embeddings import calibration, compiler, folder, sources
 from onnx_embeddings.runtime.sessions import Sessions
 from onnx_embeddings.runtime.threads import available_processors
+from onnx_embeddings.scheduler import process_scheduler
 from onnx_embeddings.store import Store
 from onnx_embeddings.tokens import Encoder
 
@@ -62,10 +63,11 @@ def lease(request: ModelRequest, config: EngineConfig) -> Lease:
     # Twenty threads that ask at once: one finds, hashes and compiles, the others take the result.
     with _registry.resolving(request.model):
         path = sources.find(request, config)
+    # Who asks for fp32 does not wait while int8 is compiled, which may take half a minute.
+    with _registry.resolving(f"{path} {request.precision}"):
         files = folder.read(path, request)
-        graph = compiler.prepare(
-            files, request.precision, store, partial(_measure, path=path, request=request)
-        )
+        measure = partial(_measure, path=path, request=request, config=config)
+        graph = compiler.prepare(files, request.precision, store, measure)
         spec = files.spec(request, graph, store)
     sessions, key = _registry.sessions(graph)
     try:
@@ -76,10 +78,13 @@ def lease(request: ModelRequest, config: EngineConfig) -> Lease:
     return Lease(spec=spec, path=path, encoder=encoder, sessions=sessions, key=key)
 
 
-def _measure(graph: Graph, path: Path, request: ModelRequest) -> dict[str, npt.NDArray[np.float32]]:
+def _measure(
+    graph: Graph, path: Path, request: ModelRequest, config: EngineConfig
+) -> dict[str, npt.NDArray[np.float32]]:
     """See `calibration.measure`; by the model's own limit, whoever asks first and for what."""
     files = folder.read(path, replace(request, max_tokens=None))
-    return calibration.measure(graph, files, threads=available_processors())
+    with process_scheduler().busy():
+        return calibration.measure(graph, files, threads=config.lanes or available_processors())
 
 
 def release(key: str, process: int) -> None:
@@ -108,10 +113,10 @@ class _Registry:
         self._resolving: dict[str, threading.Lock] = {}
         self._given_back: deque[str] = deque()
 
-    def resolving(self, model: str) -> threading.Lock:
-        """The lock of whoever looks for this model."""
+    def resolving(self, what: str) -> threading.Lock:
+        """The lock of whoever finds this model, or prepares this graph."""
         with self._lock:
-            return self._resolving.setdefault(model, threading.Lock())
+            return self._resolving.setdefault(what, threading.Lock())
 
     def sessions(self, graph: Graph) -> tuple[Sessions, str]:
         """The sessions of a graph, and the key to release them by."""

@@ -9,12 +9,15 @@ import shutil
 from itertools import count
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from onnx_embeddings.arrays import Graph
 from onnx_embeddings.compiler import ranges
 from onnx_embeddings.compiler.bert_config import BertConfig
 from onnx_embeddings.compiler.note import GRAPH_FORMAT, NOTE_FILE, write_note
-from onnx_embeddings.compiler.packed import LONG_TEXT, OUTPUT, Observed, Packed
+from onnx_embeddings.compiler.packed import LONG_TEXT, OUTPUT, SITES, Observed, Packed
 from onnx_embeddings.digests import digest
+from onnx_embeddings.errors import ModelFormatError
 from onnx_embeddings.spec import Precision
 
 if TYPE_CHECKING:
@@ -67,9 +70,9 @@ class Checkpoint:
                 reach = (
                     self.measured(target / "sample", measure)
                     if shipped is None
-                    else ranges.read(shipped)
+                    else ranges.read(shipped, self._sites(), self._config.hidden_size)
                 )
-                self._write(lambda encoder: PackedInt8(encoder, reach), target)
+                self._write(lambda encoder: PackedInt8(encoder, reach), target, finite=True)
             sizes = {name: (target / name).stat().st_size for name in (_GRAPH_FILE, _WEIGHTS_FILE)}
             scheme = _SCHEMES[precision]
             write_note(target, {"layout": "packed", "scheme": scheme, "sizes": sizes})
@@ -85,19 +88,47 @@ class Checkpoint:
         Args:
             sample: a folder for the graph that finds it; made, and removed again.
             measure: runs it.
+
+        Raises:
+            ModelFormatError: it has numbers that are not finite, or comes to such.
         """
         sample.mkdir()
         try:
-            self._write(Observed, sample)
-            return ranges.from_outputs(measure(self._graph_in(sample, Precision.FP32)))
+            self._write(Observed, sample, finite=True)
+            values = measure(self._graph_in(sample, Precision.FP32))
+        except ModelFormatError as error:
+            if error.path != str(sample / _GRAPH_FILE):
+                raise
+            # That file goes with the folder: what is wrong is the model, not a copy to delete.
+            raise self._unmeasurable(error.reason) from error
         finally:
-            shutil.rmtree(sample)
+            # A file that can't be removed must not hide what went wrong.
+            shutil.rmtree(sample, ignore_errors=True)
+        for name, value in values.items():
+            if not np.isfinite(value).all():
+                raise self._unmeasurable(f"{name} of the sample texts is not finite")
+        return ranges.from_outputs(values)
 
-    def _write(self, packed: Callable[[Encoder], Packed], target: Path) -> None:
+    def _unmeasurable(self, reason: str) -> ModelFormatError:
+        hint = "use precision='fp32'"
+        return ModelFormatError(
+            self._folder.weights[0], f"can't be measured for int8: {reason}", hint
+        )
+
+    def _sites(self) -> list[str]:
+        layers = range(self._config.num_hidden_layers)
+        return [f"layer{number}.{site}" for number in layers for site in SITES]
+
+    def _write(
+        self, packed: Callable[[Encoder], Packed], target: Path, *, finite: bool = False
+    ) -> None:
         from onnx_embeddings.compiler.bert import Bert
         from onnx_embeddings.compiler.weights import Weights
 
-        with Weights(self._folder.weights) as tensors, (target / _WEIGHTS_FILE).open("wb") as data:
+        with (
+            Weights(self._folder.weights, finite=finite) as tensors,
+            (target / _WEIGHTS_FILE).open("wb") as data,
+        ):
             encoder = Bert(self._config, tensors)
             packed(encoder).write(data, _WEIGHTS_FILE, target / _GRAPH_FILE)
 

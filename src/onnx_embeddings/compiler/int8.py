@@ -25,7 +25,8 @@ _TO_WEIGHTS = 0.65  # of the difficulty: SmoothQuant's alpha (others: docs/how-i
 _STEPS = 16  # of the grid to an octave, 4 % apart
 _GRID = np.exp2(np.arange(_STEPS) / _STEPS).astype(np.float32)
 _ROWS = 8192  # of a table at a time
-_LEAST = np.float32(2.0**-20)  # no range and no weight is taken as smaller
+_LEAST = np.float32(2.0**-20)  # of the largest: no range and no weight is taken as smaller
+_TINY = np.finfo(np.float32).tiny
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +43,15 @@ class Range:
 
 
 def to_grid(values: npt.NDArray[np.floating[Any]]) -> Array:
-    """The next values of the grid that are farther from zero, or as far; zero is on it."""
-    sizes = np.abs(values)
-    with np.errstate(divide="ignore"):
-        exponents = np.ceil(np.log2(sizes.astype(np.float64)) * _STEPS - 1e-3)
-    there = np.isfinite(exponents)
-    whole = np.where(there, exponents, 0).astype(np.int64)
-    found = np.ldexp(_GRID[whole % _STEPS], whole // _STEPS)
-    result: Array = np.where(there, np.copysign(found, values), 0).astype(np.float32)
+    """The next values of the grid that are farther from zero, or as far; zero is on it.
+
+    What is not finite is returned as it is.
+    """
+    sizes = np.abs(values.astype(np.float64))
+    counts = np.isfinite(sizes) & (sizes > 0)
+    exponents = np.ceil(np.log2(np.where(counts, sizes, 1)) * _STEPS - 1e-3).astype(np.int64)
+    found = np.ldexp(_GRID[exponents % _STEPS], exponents // _STEPS)
+    result: Array = np.where(counts, np.copysign(found, values), values).astype(np.float32)
     return result
 
 
@@ -64,13 +66,20 @@ def input_scales(reach: Range, weight: Array, *, room: float = 1.0) -> tuple[Arr
         room: how many times as far as the range values may reach.
     """
     middle = (reach.least + reach.largest) / np.float32(2)
-    half = np.maximum((reach.largest - reach.least) / np.float32(2), _LEAST) * np.float32(room)
-    largest = np.maximum(np.abs(weight).max(axis=1), _LEAST)
+    half = _positive((reach.largest - reach.least) / np.float32(2)) * np.float32(room)
+    largest = _positive(np.abs(weight).max(axis=1))
     smooth = half.astype(np.float64) ** _TO_WEIGHTS / largest.astype(np.float64) ** (
         1 - _TO_WEIGHTS
     )
     step = (half / smooth).max() / _TOP
     return middle, to_grid(smooth * step)
+
+
+def _positive(sizes: Array) -> Array:
+    """Sizes to divide by: none is zero, or far below the largest."""
+    largest = sizes.max()
+    result: Array = np.maximum(sizes, largest * _LEAST if largest else np.float32(1))
+    return result
 
 
 def by_column(weight: Array) -> tuple[npt.NDArray[np.int8], Array]:
@@ -85,7 +94,8 @@ def by_row(table: Array) -> tuple[npt.NDArray[np.int8], Array]:
     quantized = np.empty(table.shape, np.int8)
     for start in range(0, len(table), _ROWS):  # word tables are large
         part = table[start : start + _ROWS]
-        scale = np.maximum(np.abs(part).max(axis=1), _LEAST) / np.float32(_TOP)
+        scale = np.abs(part).max(axis=1) / np.float32(_TOP)
+        scale[scale < _TINY] = 1  # a row of zeros, or of what is too small to divide by
         steps = np.rint(part / scale[:, None])
         scales[start : start + _ROWS] = scale
         quantized[start : start + _ROWS] = np.clip(steps, -_TOP, _TOP)

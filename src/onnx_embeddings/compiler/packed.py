@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 OUTPUT = "token_vectors"
 """(T, H) float32: the output of the graph."""
 
+SITES = ("in", "mixed", "attended")
+"""Of each layer, what its linear layers multiply and `Observed` looks at, (T, H) each."""
+
 LONG_TEXT = 512
 """A text of more tokens runs alone, without a matrix of scores.
 

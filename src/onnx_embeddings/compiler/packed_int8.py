@@ -60,7 +60,7 @@ class PackedInt8(Packed):
         graph.constant("zero.active", np.array(zero), "uint8")
         graph.constant("steps.active", np.array(1 / (_TOP - zero)), "float32")
         # No token's scale is so small that the least value of the activation does not fit.
-        least = -self.encoder.activation.least / zero if zero else 2.0**-20
+        least = -self.encoder.activation.least / zero if zero else np.finfo(np.float32).tiny
         graph.constant("step.active.least", np.array(least), "float32")
         tokens = graph.node("Shape", ["ids"], "tokens")
         graph.node("Expand", ["zero.active", tokens], "zeros.active")

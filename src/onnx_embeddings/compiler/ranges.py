@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
+import zlib
 from importlib import resources
 from typing import TYPE_CHECKING
+from zipfile import BadZipFile
 
 import numpy as np
 
 from onnx_embeddings.compiler.int8 import Range, to_grid
+from onnx_embeddings.errors import ModelFormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from onnx_embeddings.compiler.encoder import Array
@@ -44,14 +47,35 @@ def shipped(weights: str) -> bytes | None:
     return file.read_bytes() if file.is_file() else None
 
 
-def read(content: bytes) -> dict[str, Range]:
-    """The ranges in a file that `save` wrote, by site."""
-    with np.load(io.BytesIO(content), allow_pickle=False) as values:
-        sites = dict.fromkeys(name.rpartition(".")[0] for name in values.files)
-        return {
-            site: Range(least=values[f"{site}.least"], largest=values[f"{site}.largest"])
-            for site in sites
-        }
+def read(content: bytes, sites: Iterable[str], channels: int) -> dict[str, Range]:
+    """The ranges in a file that `save` wrote, by site.
+
+    Args:
+        content: of the file.
+        sites: what it must have.
+        channels: of each site.
+
+    Raises:
+        ModelFormatError: it is damaged, or not of this model.
+    """
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as values:
+            found = {
+                site: Range(**{side: values[f"{site}.{side}"] for side in _SIDES}) for site in sites
+            }
+    except (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile, zlib.error) as error:
+        raise _damaged(str(error)) from error
+    for site, reach in found.items():
+        if any(side.shape != (channels,) for side in (reach.least, reach.largest)):
+            raise _damaged(f"{site} has not {channels} channels")
+        if not np.isfinite(reach.largest - reach.least).all():
+            raise _damaged(f"{site} is not finite")
+    return found
+
+
+def _damaged(reason: str) -> ModelFormatError:
+    hint = "install onnx-embeddings again"
+    return ModelFormatError(_SHIPPED, f"a file is damaged: {reason}", hint)
 
 
 def save(ranges: Mapping[str, Range], folder: Path, weights: str) -> Path:

@@ -23,13 +23,18 @@ _FLOATS = frozenset({"float32", "float16", "bfloat16"})
 class Weights:
     """The tensors of a checkpoint by name, over one or many files."""
 
-    def __init__(self, files: Sequence[Path]) -> None:
+    def __init__(self, files: Sequence[Path], *, finite: bool = False) -> None:
         """Open the files; they are memory-mapped and read when a tensor is asked for.
+
+        Args:
+            files: of one checkpoint.
+            finite: whether a tensor with other numbers is an error.
 
         Raises:
             ModelFormatError: a file is no safetensors file, or two hold the same tensor.
         """
         self._files = tuple(files)
+        self._finite = finite
         self._open: list[Any] = []
         self._where: dict[str, tuple[Any, Path]] = {}
         for file in self._files:
@@ -58,7 +63,8 @@ class Weights:
         """A tensor as float32; float16 and bfloat16 widen without loss.
 
         Raises:
-            ModelFormatError: it is missing, or has another shape or no floating-point numbers.
+            ModelFormatError: it is missing, has another shape or no floating-point numbers, or
+                numbers that are not finite where they must be.
         """
         if name not in self._where:
             raise ModelFormatError(self._files[0], f"has no tensor {name!r}")
@@ -73,4 +79,9 @@ class Weights:
             raise ModelFormatError(
                 file, f"tensor {name!r} has shape {tensor.shape}, config.json asks for {shape}"
             )
-        return tensor.astype(np.float32, copy=False)
+        numbers = tensor.astype(np.float32, copy=False)
+        if self._finite and not np.isfinite(numbers).all():
+            raise ModelFormatError(
+                file, f"tensor {name!r} holds numbers that are not finite", "fetch the model again"
+            )
+        return numbers

@@ -33,14 +33,16 @@ class Sessions:
     def __init__(self, graph: Graph) -> None:
         """Load the graph once; a wide session comes when it is first tried.
 
-        `one_by_one` says whether texts must run alone, because a result depends on the batch, and
-        `long_text` that those of more tokens must.
+        `one_by_one` says whether texts must run alone, because a result depends on the batch,
+        `long_text` that those of more tokens must, and `always_masked` that batches of texts of one
+        length are no faster.
 
         Raises:
             ModelFormatError: the runtime does not accept the graph.
         """
         self._graph = graph
         self.long_text = graph.long_text
+        self.always_masked = graph.layout == "padded"
         self._lane = Session(graph)
         self.one_by_one = self._lane.one_by_one
         self._alone: dict[int, _Alone] = {}
@@ -121,10 +123,11 @@ class _Alone:
                 # The files have gone meanwhile. The session that is loaded needs them no more.
                 logger.warning("lone texts stay on one thread: %s", error)
                 self._wide = self._lane
-        lane, _ = self._seconds[size]
-        # One after the other, as they will be used: in turns, the threads of the wide session
-        # would fall asleep before each of its calls.
-        return (self._lane if len(lane) < _TRIALS else self._wide), True
+        lane, wide = self._seconds[size]
+        # Not in turns: the threads of the wide session would fall asleep before each of its calls.
+        # But the lane before and after it, so that a machine that slows down favours neither.
+        first = len(lane) <= _TRIALS // 2 or len(wide) >= _TRIALS
+        return (self._lane if first else self._wide), True
 
     def _tried(self, size: int, session: Session, seconds: float) -> None:
         with self._lock:

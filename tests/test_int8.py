@@ -234,7 +234,7 @@ def test_every_linear_layer_multiplies_integers(graph: onnx.GraphProto) -> None:
     made = {name: node for node in nodes for name in node.output}
     arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     products = [node for node in nodes if node.op_type == "MatMulIntegerToFloat"]
-    sizes = {"query": 32, "key": 32, "value": 32, "out": 32, "up": 64, "down.steps": 32}
+    sizes = {"taken": 96, "out": 32, "up": 64, "down.steps": 32}
     assert {node.output[0]: arrays[node.input[1]].shape[1] for node in products} == {
         f"layer{number}.{part}": size for number in (0, 1) for part, size in sizes.items()
     }

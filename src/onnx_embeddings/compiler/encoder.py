@@ -30,6 +30,14 @@ class Linear:
     weight: Array
     bias: Array
 
+    @staticmethod
+    def beside(*layers: Linear) -> Linear:
+        """The layer whose outputs are those of several that take the same inputs, side by side."""
+        return Linear(
+            weight=np.concatenate([layer.weight for layer in layers], axis=1),
+            bias=np.concatenate([layer.bias for layer in layers]),
+        )
+
     def scaled(self, by: npt.ArrayLike) -> Linear:
         """The layer whose outputs are so many times larger; one factor, or (out,) of them."""
         factor = np.asarray(by, np.float32)

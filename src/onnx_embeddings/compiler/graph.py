@@ -82,6 +82,12 @@ class GraphWriter:
         self._nodes.append(node)
         return name
 
+    def split(self, x: str, names: Sequence[str], *, axis: int) -> list[str]:
+        """The equal parts of a value along an axis."""
+        made = list(names)
+        self._nodes.append(helper.make_node("Split", [x], made, axis=axis, num_outputs=len(made)))
+        return made
+
     def choose(
         self,
         condition: str,

@@ -10,7 +10,7 @@ from onnx_embeddings.errors import ModelFormatError
 if TYPE_CHECKING:
     from pathlib import Path
 
-GRAPH_FORMAT = 3
+GRAPH_FORMAT = 4
 """Rises with every change of what is written, so that an older graph is compiled again."""
 
 NOTE_FILE = "graph.json"

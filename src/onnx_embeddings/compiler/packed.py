@@ -23,14 +23,19 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from onnx_embeddings.compiler.encoder import Linear
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onnx_embeddings.compiler.encoder import Encoder, Layer, Linear, Norm
+    from onnx_embeddings.compiler.encoder import Encoder, Layer, Norm
     from onnx_embeddings.compiler.graph import Dtype, GraphWriter
 
 OUTPUT = "token_vectors"
 """(T, H) float32: the output of the graph."""
+
+TAKEN = ("query", "key", "value")
+"""What attention takes of each token: side by side in a row, heads beside heads."""
 
 SITES = ("in", "mixed", "attended")
 """Of each layer, what its linear layers multiply and `Observed` looks at, (T, H) each."""
@@ -97,18 +102,21 @@ class Packed:
     def places_of_heads(self) -> None:
         """Where the heads of each token are: in the row, and in the grid.
 
-        With rows of one head each as the unit, one Gather brings tokens into the order
+        With rows of one head each as the unit, a Gather each brings what is taken into the order
         (B, heads, S), and one brings them back, with no transposition of its own.
         """
         graph, heads = self.graph, self.encoder.heads
         numbers = np.arange(heads)
         graph.constant("heads", np.array(heads), "int64")
-        graph.constant("heads.of.grid", numbers[:, None], "int64")
+        graph.constant("heads.taken", np.array(len(TAKEN) * heads), "int64")
         graph.constant("heads.of.row", numbers[None, :], "int64")
-        # (B, 1, S) * heads + (heads, 1) -> (B, heads, S)
+        # (B, 1, S) * 3 heads + (heads, 1) -> (B, heads, S)
         grid = graph.node("Unsqueeze", ["unpack", "axis.1"], "grid.tokens")
-        grid = graph.node("Mul", [grid, "heads"], "grid.tokens.start")
-        graph.node("Add", [grid, "heads.of.grid"], "row.to.grid")
+        grid = graph.node("Mul", [grid, "heads.taken"], "grid.tokens.start")
+        for number, part in enumerate(TAKEN):
+            of_part = numbers[:, None] + number * heads
+            graph.constant(f"heads.of.{part}", of_part, "int64")
+            graph.node("Add", [grid, f"heads.of.{part}"], f"row.to.{part}")
         # ((T, 1) * heads + (1, heads)) * S + (T, 1) -> (T, heads)
         longest = graph.node("Shape", ["unpack"], "longest", start=1, end=2)
         row = graph.node("Unsqueeze", ["rows", "axis.-1"], "row.texts")
@@ -132,9 +140,8 @@ class Packed:
     def layer(self, total: str, norm: Norm, layer: Layer, name: str) -> str:
         """A layer, from the sum before its normalisation to the sum before the next one's."""
         x = self.observed(f"{name}.in", self.norm(total, f"{name}.in", norm))
-        parts = {"query": layer.query, "key": layer.key, "value": layer.value}
-        query, key, value = (self.linear(x, f"{name}.{p}", parts[p]) for p in parts)
-        y = self.attention(query, key, value, name)
+        taken = Linear.beside(layer.query, layer.key, layer.value)
+        y = self.attention(self.linear(x, f"{name}.taken", taken), name)
         y = self.linear(self.observed(f"{name}.mixed", y), f"{name}.out", layer.out)
         y = self.graph.node("Add", [y, x], f"{name}.attended.sum")
         x = self.norm(y, f"{name}.attended", layer.attended)
@@ -142,27 +149,27 @@ class Packed:
         y = self.linear(self.active(y, f"{name}.active"), f"{name}.down", layer.down)
         return self.graph.node("Add", [y, x], f"{name}.sum")
 
-    def attention(self, query: str, key: str, value: str, name: str) -> str:
-        """Self-attention: rows (T, H) -> grid (B, heads, S, head) -> rows (T, H)."""
+    def attention(self, taken: str, name: str) -> str:
+        """Self-attention: rows (T, 3 H) -> grid (B, heads, S, head) -> rows (T, H)."""
         if not self.takes_long:
-            return self.in_grid(query, key, value, name)
+            return self.in_grid(taken, name)
         return self.graph.choose(
             "long",
             f"{name}.attention",
-            lambda: self.at_length(query, key, value, name),
-            lambda: self.in_grid(query, key, value, name),
+            lambda: self.at_length(taken, name),
+            lambda: self.in_grid(taken, name),
             dtype=self.mixed_dtype,
         )
 
-    def in_grid(self, query: str, key: str, value: str, name: str) -> str:
+    def in_grid(self, taken: str, name: str) -> str:
         """Attention spelled out."""
         graph = self.graph
-        grids = []
-        for part in (query, key, value):
-            rows = graph.node("Reshape", [part, "shape.heads"], f"{part}.heads")
-            grids.append(graph.node("Gather", [rows, "row.to.grid"], f"{part}.grid"))
-        turned = graph.node("Transpose", [grids[1]], f"{key}.turned", perm=[0, 1, 3, 2])
-        scores = graph.node("MatMul", [grids[0], turned], f"{name}.scores")
+        rows = graph.node("Reshape", [taken, "shape.heads"], f"{taken}.heads")
+        query, key, value = (
+            graph.node("Gather", [rows, f"row.to.{part}"], f"{name}.{part}") for part in TAKEN
+        )
+        turned = graph.node("Transpose", [key], f"{key}.turned", perm=[0, 1, 3, 2])
+        scores = graph.node("MatMul", [query, turned], f"{name}.scores")
         shares = graph.choose(
             "padded",
             f"{name}.shares",
@@ -174,19 +181,18 @@ class Packed:
             ),
             lambda: graph.node("Softmax", [scores], f"{name}.shares.full", axis=-1),
         )
-        mixed = graph.node("MatMul", [shares, grids[2]], f"{name}.mixed.grid")
+        mixed = graph.node("MatMul", [shares, value], f"{name}.mixed.grid")
         mixed = self.after_attention(mixed, f"{name}.grid")
         mixed = graph.node("Reshape", [mixed, "shape.heads"], f"{name}.mixed.heads")
         mixed = graph.node("Gather", [mixed, "grid.to.row"], f"{name}.mixed.row")
         return graph.node("Reshape", [mixed, "shape.flat"], f"{name}.mixed")
 
-    def at_length(self, query: str, key: str, value: str, name: str) -> str:
+    def at_length(self, taken: str, name: str) -> str:
         """Attention of one long text, block by block."""
         graph = self.graph
-        batch = [
-            graph.node("Unsqueeze", [part, "axis.0"], f"{part}.long")
-            for part in (query, key, value)
-        ]
+        text = graph.node("Unsqueeze", [taken, "axis.0"], f"{taken}.long")
+        parts = [f"{name}.{part}.long" for part in TAKEN]
+        batch = graph.split(text, parts, axis=-1)
         mixed = graph.node(
             "MultiHeadAttention",
             batch,

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnx_embeddings.compiler.encoder import Norm
+from onnx_embeddings.compiler.encoder import Linear, Norm
 from onnx_embeddings.compiler.int8 import by_column, by_row, input_scales
 from onnx_embeddings.compiler.packed import Packed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onnx_embeddings.compiler.encoder import Array, Encoder, Layer, Linear
+    from onnx_embeddings.compiler.encoder import Array, Encoder, Layer
     from onnx_embeddings.compiler.graph import Dtype
     from onnx_embeddings.compiler.int8 import Range
 
@@ -75,8 +75,8 @@ class PackedInt8(Packed):
 
     def layer(self, total: str, norm: Norm, layer: Layer, name: str) -> str:
         """A layer, from the sum before its normalisation to the sum before the next one's."""
-        taken = np.concatenate([layer.query.weight, layer.key.weight, layer.value.weight], axis=1)
-        middle, scale = input_scales(self.ranges[f"{name}.in"], taken)
+        taken = Linear.beside(layer.query, layer.key, layer.value)
+        middle, scale = input_scales(self.ranges[f"{name}.in"], taken.weight)
         mixed_middle, mixed_scale = input_scales(
             self.ranges[f"{name}.mixed"], layer.out.weight, room=_ROOM_OF_MIXED
         )
@@ -84,12 +84,8 @@ class PackedInt8(Packed):
         steps = self.quantized(x, f"{name}.in.int8")
         # The shares of attention sum to one: what is done to its values is done to its result.
         value = layer.value.shifted(-mixed_middle).scaled(np.float32(1) / mixed_scale)
-        parts = {"query": layer.query, "key": layer.key, "value": value}
-        query, key, value_rows = (
-            self.product(steps, f"{name}.{part}", linear.of(scale, middle))
-            for part, linear in parts.items()
-        )
-        mixed = self.attention(query, key, value_rows, name)
+        taken = Linear.beside(layer.query, layer.key, value).of(scale, middle)
+        mixed = self.attention(self.product(steps, f"{name}.taken", taken), name)
         # Scaled back, x comes without its middle; the bias of the layer beside it brings that.
         out = layer.out.of(mixed_scale, mixed_middle).shifted(middle)
         y = self.product(mixed, f"{name}.out", out)

@@ -121,3 +121,31 @@ def test_a_text_alone_has_no_padding() -> None:
     ids, mask = padded(batch_of(5), 0)
     assert ids.tolist() == [[10, 11, 12, 13, 14]]
     assert mask.all()
+
+
+@pytest.mark.parametrize("length", [1, 2, 12, 64, 65, 700])
+def test_a_lone_text_has_the_inputs_of_the_first_of_two(length: int) -> None:
+    """What is kept for lone texts of one length, and made anew for longer ones."""
+    of_two = packed(batch_of(length, length))
+    for ids in (batch_of(length), Batch(rows=np.zeros(1, int), **_other(length))):
+        alone = packed(ids)
+        np.testing.assert_array_equal(alone["ids"], ids.ids)
+        for name in ("rows", "positions"):
+            np.testing.assert_array_equal(alone[name], of_two[name][:length])
+        np.testing.assert_array_equal(alone["unpack"], of_two["unpack"][:1])
+        np.testing.assert_array_equal(alone["mask"], of_two["mask"][:1])
+        assert not alone["padded"]
+        assert {name: value.dtype for name, value in alone.items()} == {
+            name: value.dtype for name, value in of_two.items()
+        }
+        # Who gets them can't change what the next one gets.
+        assert not any(alone[name].flags.writeable for name in alone if name != "ids")
+    assert [
+        bool(packed(batch_of(length), long_text=limit)["long"])
+        for limit in (length, length - 1, length)
+    ] == [False, True, False]
+    assert "long" not in packed(batch_of(length))
+
+
+def _other(length: int) -> dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    return {"ids": np.arange(length)[::-1], "lengths": np.array([length])}

@@ -6,7 +6,7 @@ S tokens of its longest text, H hidden size, D size of a vector.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -54,16 +54,16 @@ class Batch:
         rows: (B,) int64, the place of each text in the call.
         ids: (T,) int64, their tokens one after the other.
         lengths: (B,) int64, tokens of each text, all at least 1.
+        shape: (B, S), texts and tokens of the longest.
     """
 
     rows: Lengths
     ids: Ids
     lengths: Lengths
+    shape: tuple[int, int] = field(init=False)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(B, S): texts, and tokens of the longest."""
-        return len(self.lengths), int(self.lengths.max())
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", (len(self.lengths), int(self.lengths.max())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@ import os
 import threading
 import time
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 Item = TypeVar("Item")
 
@@ -104,18 +104,21 @@ class Scheduler:
         """
         return Call(work, limit, self)
 
-    @contextmanager
-    def busy(self) -> Iterator[None]:
+    def busy(self) -> _Busy:
         """Count the caller's own thread as working, while it is in a library's native code."""
+        return _Busy(self)
+
+    def begin(self) -> None:
+        """The caller's thread works from now on; see `busy`."""
         with self._changed:
             self._stay_if_ending()
             self._running += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._running -= 1
-                self._changed.notify_all()
+
+    def done(self) -> None:
+        """The caller's thread has worked; see `busy`."""
+        with self._changed:
+            self._running -= 1
+            self._changed.notify_all()
 
     def run_alone(self, work: Callable[[], None]) -> bool:
         """Run this at once, on the caller's own thread, if nothing else runs or waits.
@@ -258,6 +261,21 @@ class Scheduler:
                 return call
             self._calls.append(call)
         return None
+
+
+class _Busy:
+    """What `with scheduler.busy()` enters; a class, since a lone query pays for a generator."""
+
+    __slots__ = ("_scheduler",)
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def __enter__(self) -> None:
+        self._scheduler.begin()
+
+    def __exit__(self, *exception: object) -> None:
+        self._scheduler.done()
 
 
 _process = Scheduler()

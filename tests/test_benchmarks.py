@@ -197,8 +197,16 @@ def test_a_contestant_that_did_other_work_stops_the_run(tmp_path: Path) -> None:
     assert found[FASTEMBED]["least_cosine"] == pytest.approx(1.0)
     assert found[INT8]["least_cosine"] == pytest.approx(cosines_of(ours, turned).min())
     finds(FASTEMBED, turned, [3, 4, 5, 6, 7])
-    with pytest.raises(SystemExit, match="FastEmbed: cosine"):
+    with pytest.raises(SystemExit, match="FastEmbed: 1 mixed texts"):
         agreement(lab, "mixed", [FP32, FASTEMBED])
+    many = np.tile(ours, (200, 1))
+    few_others = many.copy()
+    few_others[2] = turned[2]
+    finds(FP32, many, [3] * 1000)
+    finds(FASTEMBED, few_others, [3] * 1000)
+    found = agreement(lab, "mixed", [FP32, FASTEMBED])
+    assert [row["texts_with_other_vectors"] for row in found.values()] == [0, 1]
+    finds(FP32, ours, [3, 4, 5, 6, 7])
     finds(FASTEMBED, ours, [3, 4, 5, 6, 8])
     with pytest.raises(SystemExit, match="FastEmbed does not see the tokens"):
         agreement(lab, "mixed", [FP32, FASTEMBED])

@@ -131,7 +131,7 @@ def agreement(lab: Lab, workload: str, names: list[str]) -> dict[str, dict[str, 
     """That everybody saw the same tokens and came to the same vectors.
 
     A library with a tokenizer of its own may read a few texts otherwise: libembedding-ng does so
-    with ``®`` and ``–``. More than that, or another average, ends the run.
+    with the registered sign and the en dash. More than that, or another average, ends the run.
 
     Returns:
         Mean and least cosine to our fp32 vectors, and how many texts are farther from them than

@@ -24,7 +24,7 @@ def main(model: str) -> None:
     """Measure one model."""
     request = ModelRequest(model=model)
     config = EngineConfig().resolved()
-    files = folder.read(sources.find(request, config), request)
+    files = folder.read(*sources.find(request, config))
     measure = partial(calibration.measure, folder=files, threads=1)
     with TemporaryDirectory() as home:
         checkpoint = compiler.Checkpoint(files, Store(Path(home)))

@@ -96,10 +96,13 @@ def catalog_of(*mirrors: Mirror) -> dict[str, CatalogModel]:
     model = CatalogModel(
         name=NAME,
         aliases=("tiny",),
+        family="bert",
         revision=REVISION,
         licence="MIT",
         dim=2,
         max_tokens=256,
+        languages=("en",),
+        source="files",
         files=(*files, *optional),
         mirrors=mirrors,
     )

@@ -37,6 +37,7 @@ BAD: dict[str, list[Any]] = {
     "batch_tokens": [0, -1, 512.0, "512", True, None, [], 1e30],
     "home": ["", "a\0b", 5, b"home", True, ["home"], object()],
     "offline": ["yes", "0", "false", "", 1, 0, [], "1"],
+    "mirror": ["", "a\0b", 5, b"mirror", True, ["mirror"], object()],
 }
 
 

@@ -303,12 +303,34 @@ def test_numbers_that_are_not_finite_are_inference(tmp_path: Path) -> None:
 
     folder = write_tiny_model(tmp_path / "model")
     weights = load_file(folder / "model.safetensors")
-    weights["embeddings.word_embeddings.weight"][:] = np.nan
+    with onnx_embeddings.load(folder) as engine:
+        _, cat, _ = engine._opened().encoder.encode(["cat"]).ids[0]
+    weights["embeddings.word_embeddings.weight"][cat] = np.nan
     save_file(weights, folder / "model.safetensors")
     with onnx_embeddings.load(folder) as engine:
-        error = caught(InferenceError, lambda: engine.embed_documents(["a"]))
+        error = caught(InferenceError, lambda: engine.embed_documents(["cat"]))
         assert isinstance(error, InferenceError)
         assert error.shape == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(np.nan, "are not finite"), (np.inf, "are not finite"), (0.0, "are all zero")],
+)
+def test_weights_that_make_no_vectors_are_refused_at_load(
+    tmp_path: Path, value: float, said: str
+) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    folder = write_tiny_model(tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    for tensor in weights.values():
+        tensor[:] = value
+    save_file(weights, folder / "model.safetensors")
+    for _ in range(2):  # nor is it remembered as checked
+        error = caught(ModelFormatError, lambda: onnx_embeddings.load(folder))
+        assert said in str(error)
+        assert "onnx-embeddings verify" in str(error.hint)
 
 
 def test_a_runtime_that_fails_is_inference_and_prints_nothing(

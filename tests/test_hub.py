@@ -22,7 +22,7 @@ from source_models import (
     wheel,
 )
 
-from onnx_embeddings import sources
+from onnx_embeddings import processor, sources
 from onnx_embeddings.errors import (
     DownloadError,
     ModelFormatError,
@@ -55,11 +55,11 @@ def hub(config: EngineConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubSe
 
 
 def find(config: EngineConfig, **values: Any) -> Path:
-    return sources.find(ModelRequest(model=NAME, **values), config, models={})
+    return sources.find(ModelRequest(model=NAME, **values), config, models={})[0]
 
 
 def find_known(config: EngineConfig, *mirrors: Mirror) -> Path:
-    return sources.find(ModelRequest(model="tiny"), config, models=catalog_of(*mirrors))
+    return sources.find(ModelRequest(model="tiny"), config, models=catalog_of(*mirrors))[0]
 
 
 def test_only_the_files_that_are_needed_are_fetched(hub: HubServer, config: EngineConfig) -> None:
@@ -292,4 +292,95 @@ def test_offline_asks_nothing(hub: HubServer, config: EngineConfig) -> None:
     hub.add(NAME, FILES)
     with pytest.raises(ModelNotFoundError, match="offline"):
         find(replace(config, offline=True))
+    assert hub.requests == []
+
+
+# What the hub says of its files.
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_file_that_arrives_damaged_is_fetched_once_more(
+    hub: HubServer, config: EngineConfig, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    hub.add(NAME, FILES)
+    hub.damaged[name] = 1
+    folder = find(config)
+    assert content_of(folder) == FILES
+    assert hub.fetched().count(name) == 2
+    assert sorted(set(hub.fetched())) == sorted(FILES)
+    assert "fetching it once more" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_file_that_arrives_damaged_twice_is_refused(
+    hub: HubServer, config: EngineConfig, name: str
+) -> None:
+    hub.add(NAME, FILES)
+    hub.damaged[name] = 9
+    kind = "sha256" if name == "model.safetensors" else "git blob id"
+    with pytest.raises(VerificationError, match=f"{name} has {kind}") as caught:
+        find(config)
+    assert caught.value.path.endswith(name)
+    # Nor does the next start take it: neither offline nor once the hub is well.
+    with pytest.raises(ModelNotFoundError, match="is damaged"):
+        find(replace(config, offline=True))
+    hub.damaged.clear()
+    hub.requests.clear()
+    assert content_of(find(config)) == FILES
+    assert hub.fetched().count(name) == 1
+    if name == "model.safetensors":  # the last one
+        assert hub.fetched() == [name]
+
+
+@pytest.mark.parametrize("damage", [b"", b"half", None])
+def test_a_file_damaged_later_is_named_and_alone_fetched_again(
+    hub: HubServer, config: EngineConfig, damage: bytes | None
+) -> None:
+    hub.add(NAME, FILES)
+    folder = find(config)
+    blob = (folder / "model.safetensors").resolve()
+    whole = FILES["model.safetensors"]
+    # Cut to nothing, cut, and filled with zeros: as long as it was.
+    blob.write_bytes(bytes(len(whole)) if damage is None else damage)
+    with pytest.raises(ModelNotFoundError, match=r"model\.safetensors"):
+        find(replace(config, offline=True))
+    hub.requests.clear()
+    assert find(config) == folder
+    assert content_of(folder) == FILES
+    assert hub.fetched() == ["model.safetensors"]
+    hub.requests.clear()
+    assert find(config) == folder
+    assert hub.requests == []
+
+
+# The best ready file.
+
+
+def test_the_best_variant_is_fetched_alone_and_remembered(
+    hub: HubServer, config: EngineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processor, "kind", lambda: "vnni")
+    best, lesser = "onnx/model_qint8_avx512_vnni.onnx", "onnx/model_quint8_avx2.onnx"
+    hub.add(NAME, FILES | MORE_FILES | {best: b"best", lesser: b"lesser"})
+    request = ModelRequest(model=NAME, variant="auto")
+    folder, resolved = sources.find(request, config, models={})
+    assert resolved == replace(request, variant=best)
+    assert [name for name in hub.fetched() if name.endswith(("onnx", "tensors"))] == [best]
+    # Whatever the repository gets later, and without asking it.
+    hub.requests.clear()
+    for again in (config, replace(config, offline=True)):
+        assert sources.find(request, again, models={}) == (folder, resolved)
+    assert sources.find(resolved, config, models={}) == (folder, resolved)
+    assert hub.requests == []
+
+
+def test_offline_the_best_variant_of_what_is_here_is_taken(
+    hub: HubServer, config: EngineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processor, "kind", lambda: "vnni")
+    files = {name: FILES[name] for name in FILES if name != "model.safetensors"}
+    snapshot = cache_snapshot(files | {"onnx/model_quint8_avx2.onnx": b"graph"})
+    request = ModelRequest(model=NAME, variant="auto")
+    folder, resolved = sources.find(request, replace(config, offline=True), models={})
+    assert (folder, resolved.variant) == (snapshot, "onnx/model_quint8_avx2.onnx")
     assert hub.requests == []

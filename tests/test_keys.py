@@ -49,6 +49,7 @@ CONFIGS: dict[str, Any] = {
     "batch_tokens": 64,
     "home": "elsewhere",
     "offline": True,
+    "mirror": "https://mirror.example",
 }
 
 
@@ -91,12 +92,13 @@ SPECS: dict[str, Any] = {
     "query_prompt": "other",
     "document_prompt": "other",
     "similarity": "dot",
+    "variant": "onnx/model.onnx",
 }
 
 
 def test_only_fields_of_the_spec_that_change_a_vector_are_in_the_key() -> None:
     assert set(SPECS) == {field.name for field in dataclasses.fields(ModelSpec)}
-    no_matter = {"model", "precision", "query_prompt", "document_prompt", "similarity"}
+    no_matter = {"model", "precision", "query_prompt", "document_prompt", "similarity", "variant"}
     for name, value in SPECS.items():
         other = dataclasses.replace(SPEC, **{name: value})
         assert (keys(other, "", ["a"]) == keys(SPEC, "", ["a"])) == (name in no_matter), name

@@ -29,7 +29,7 @@ def config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> EngineConfig:
 
 
 def find(config: EngineConfig, *mirrors: Mirror) -> Path:
-    return sources.find(ModelRequest(model=NAME), config, models=catalog_of(*mirrors))
+    return sources.find(ModelRequest(model=NAME), config, models=catalog_of(*mirrors))[0]
 
 
 def assert_nothing_is_left(config: EngineConfig) -> None:

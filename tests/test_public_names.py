@@ -43,9 +43,10 @@ def python(code: str) -> str:
 
 def test_the_list_of_public_names_is_sorted_and_complete() -> None:
     names = onnx_embeddings.__all__
-    assert names == sorted(names)
+    # Constants, classes, functions: as the linter sorts them.
+    assert names == sorted(names, key=lambda name: (not name.isupper(), name))
     assert len(names) == len(set(names))
-    assert dir(onnx_embeddings) == names
+    assert dir(onnx_embeddings) == sorted(names)
     for name in names:
         assert getattr(onnx_embeddings, name) is not None
 
@@ -63,6 +64,7 @@ def test_nothing_of_ours_is_there_without_being_named() -> None:
 
 def test_the_public_names_are_those_that_were_promised() -> None:
     assert set(onnx_embeddings.__all__) == {
+        "CatalogModel",
         "DEFAULT_MODEL",
         "Engine",
         "EngineConfig",
@@ -74,6 +76,7 @@ def test_the_public_names_are_those_that_were_promised() -> None:
         "Similarity",
         "__version__",
         "errors",
+        "list_models",
         "load",
         "load_shared",
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from source_models import (
     FILES,
-    MORE_FILES,
     NAME,
     REVISION,
     cache_snapshot,
@@ -22,10 +20,10 @@ from source_models import (
 )
 
 from onnx_embeddings import sources
-from onnx_embeddings.errors import ModelFormatError, ModelNotFoundError
+from onnx_embeddings.errors import ModelNotFoundError
 from onnx_embeddings.request import ModelRequest
 from onnx_embeddings.sources import hub_cache
-from onnx_embeddings.sources.files import needed
+from onnx_embeddings.store import Store
 
 if TYPE_CHECKING:
     from onnx_embeddings.config import EngineConfig
@@ -39,11 +37,11 @@ def config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> EngineConfig:
 
 
 def find(config: EngineConfig, **values: Any) -> Path:
-    return sources.find(ModelRequest(model=NAME, **values), config, models={})
+    return sources.find(ModelRequest(model=NAME, **values), config, models={})[0]
 
 
 def find_known(config: EngineConfig, **values: Any) -> Path:
-    return sources.find(ModelRequest(model="tiny", **values), config, models=catalog_of())
+    return sources.find(ModelRequest(model="tiny", **values), config, models=catalog_of())[0]
 
 
 # --- a folder
@@ -56,8 +54,8 @@ def test_a_given_folder_is_taken_as_it_is(
     monkeypatch.chdir(tmp_path)
     given: list[Any] = [folder, str(folder), f"{folder}/", "./user/my model", Path("user/my model")]
     for model in given:
-        assert sources.find(ModelRequest(model=model), config).resolve() == folder
-    assert sources.find(ModelRequest(model="~/my model"), config) == folder
+        assert sources.find(ModelRequest(model=model), config)[0].resolve() == folder
+    assert sources.find(ModelRequest(model="~/my model"), config)[0] == folder
 
 
 @pytest.mark.parametrize(("name", "what"), [("gone", "does not exist"), ("file", "is a file")])
@@ -70,128 +68,8 @@ def test_a_given_folder_that_is_none(
     assert caught.value.looked_in == (f"{tmp_path / name}: {what}",)
 
 
-# --- which files are needed
-
-
-def chosen(files: dict[str, bytes], variant: str | None = None) -> set[str]:
-    return set(needed(files, lambda name: json.loads(files[name]), variant=variant).files)
-
-
-def absent(files: dict[str, bytes]) -> set[str]:
-    return set(needed(files, lambda name: json.loads(files[name])).absent)
-
-
 def without(*names: str) -> dict[str, bytes]:
     return {name: content for name, content in FILES.items() if name not in names}
-
-
-def test_one_format_of_weights_is_needed_not_all() -> None:
-    assert chosen(FILES | MORE_FILES) == set(FILES)
-    assert absent(FILES | MORE_FILES) == set()
-
-
-def test_weights_come_last() -> None:
-    files = needed(FILES, lambda name: json.loads(FILES[name])).files
-    assert files[-1] == "model.safetensors"
-
-
-def test_a_variant_takes_the_place_of_the_weights() -> None:
-    data = {
-        "onnx/model_O4.onnx_data": b"",
-        "onnx/model_O4.onnx.data": b"",
-        "onnx/model_O4.data": b"",
-    }
-    files = FILES | MORE_FILES | data
-    expected = set(without("model.safetensors")) | {"onnx/model_O4.onnx", *data}
-    assert chosen(files, "onnx/model_O4.onnx") == expected
-    assert "onnx/gone.onnx" in chosen(files, "onnx/gone.onnx")
-
-
-def test_shards_are_those_that_the_index_names() -> None:
-    index = json.dumps({"weight_map": {"a": "model-2.safetensors", "b": "model-1.safetensors"}})
-    files = without("model.safetensors") | {
-        "model.safetensors.index.json": index.encode(),
-        "model-1.safetensors": b"1",
-        "model-9.safetensors": b"9",
-    }
-    assert chosen(files) == set(without("model.safetensors")) | {
-        "model.safetensors.index.json",
-        "model-1.safetensors",
-        "model-2.safetensors",
-    }
-
-
-def test_an_onnx_file_where_the_weights_cannot_be_compiled() -> None:
-    files = FILES | MORE_FILES | {"config.json": b'{"model_type": "mpnet"}', "model.onnx": b""}
-    assert chosen(files) == set(without("model.safetensors")) | {"onnx/model.onnx"}
-    assert absent(files) == set()
-    del files["onnx/model.onnx"]
-    assert "model.onnx" in chosen(files)
-    assert absent(files) == {"onnx/model.onnx"}
-
-
-def test_an_onnx_file_where_there_are_no_weights() -> None:
-    only = without("model.safetensors") | {"model_int8.onnx": b""}
-    assert "model_int8.onnx" in chosen(only)
-    assert {"model.safetensors", "model.safetensors.index.json"} <= absent(only)
-    with pytest.raises(ModelFormatError, match=r"(?s)several.*model_int8\.onnx.*variant"):
-        chosen(only | {"onnx/model_fp16.onnx": b""})
-
-
-def test_a_ready_file_can_do_without_config_json() -> None:
-    only = without("config.json", "model.safetensors") | {"model.onnx": b""}
-    assert "config.json" not in chosen(only)
-    assert "config.json" in absent(only)
-    assert "config.json" in chosen(without("config.json"))
-
-
-def test_weights_that_nothing_can_run_are_an_error() -> None:
-    with pytest.raises(ModelFormatError, match="'mpnet'"):
-        chosen(FILES | {"config.json": b'{"model_type": "mpnet"}'})
-
-
-def test_vocab_txt_where_there_is_no_tokenizer_json() -> None:
-    assert "vocab.txt" in chosen(without("tokenizer.json") | {"vocab.txt": b""})
-    assert "tokenizer.json" in chosen(without("tokenizer.json"))
-
-
-def test_a_transformer_in_a_folder() -> None:
-    modules = [
-        {"path": "./0_Transformer/", "type": "sentence_transformers.models.Transformer"},
-        {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
-    ]
-    files = {
-        "modules.json": json.dumps(modules).encode(),
-        "0_Transformer/config.json": b'{"model_type": "bert"}',
-        "0_Transformer/model.safetensors": b"1",
-        "0_Transformer/sentence_bert_config.json": b"{}",
-        "tokenizer.json": b"{}",
-    }
-    assert chosen(files | {"pytorch_model.bin": b"1"}) == {*files, "1_Pooling/config.json"}
-
-
-def test_a_module_that_is_not_supported_is_known_before_the_download() -> None:
-    modules = [{"path": "2_Dense", "type": "sentence_transformers.models.Dense"}]
-    with pytest.raises(ModelFormatError, match="Dense"):
-        chosen({"modules.json": json.dumps(modules).encode(), "2_Dense/model.safetensors": b"1"})
-
-
-@pytest.mark.parametrize("path", ["../outside", "/etc", "a/../../b", "C:/x"])
-def test_modules_and_shards_must_stay_inside(path: str) -> None:
-    modules = json.dumps([{"path": path, "type": "x.Transformer"}]).encode()
-    with pytest.raises(ModelFormatError, match="leads out"):
-        chosen(FILES | {"modules.json": modules})
-    index = json.dumps({"weight_map": {"a": path}}).encode()
-    with pytest.raises(ModelFormatError, match="leads out"):
-        chosen(FILES | {"model.safetensors.index.json": index})
-
-
-@pytest.mark.parametrize("content", [b"{}", b"[1]", b"null"])
-def test_odd_json_is_an_error(content: bytes) -> None:
-    with pytest.raises(ModelFormatError, match=r"modules\.json"):
-        chosen(FILES | {"modules.json": content})
-    with pytest.raises(ModelFormatError, match="names no files"):
-        chosen(FILES | {"model.safetensors.index.json": content})
 
 
 # --- the Hugging Face cache
@@ -297,15 +175,53 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert hub_cache.folder() == tmp_path / "user" / "caches" / "huggingface" / "hub"
 
 
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+@pytest.mark.parametrize("damage", ["zeros", "cut", "one byte"])
+def test_a_file_that_is_not_what_its_link_says_is_named(
+    config: EngineConfig, name: str, damage: str
+) -> None:
+    snapshot = cache_snapshot(FILES)
+    assert find(config) == snapshot
+    content = FILES[name]
+    changed = {
+        "zeros": b"{}".ljust(len(content), b" ") if name == "config.json" else bytes(len(content)),
+        "cut": b"{}" if name == "config.json" else content[: len(content) // 2],
+        "one byte": content[:-1] + (b"\n" if name == "config.json" else b"x"),
+    }[damage]
+    if damage == "one byte" and name == "config.json":
+        changed = content + b" "
+    (snapshot / name).resolve().write_bytes(changed)
+    with pytest.raises(ModelNotFoundError, match="is damaged") as caught:
+        find(config)
+    (place,) = [place for place in caught.value.looked_in if "damaged" in place]
+    assert f"{name}: is damaged: its {len(changed)} bytes" in place
+    (snapshot / name).resolve().write_bytes(content)
+    assert find(config) == snapshot
+
+
+def test_what_arrived_is_compared_where_the_cache_has_no_links(config: EngineConfig) -> None:
+    snapshot = cache_snapshot(FILES)
+    for name, content in FILES.items():
+        (snapshot / name).unlink()
+        (snapshot / name).write_bytes(content)
+    assert find(config) == snapshot
+    store = Store(config.home_path)
+    store.keep_arrived(snapshot, {name: store.sha256(snapshot / name) for name in FILES})
+    (snapshot / "model.safetensors").write_bytes(bytes(len(FILES["model.safetensors"])))
+    with pytest.raises(ModelNotFoundError, match=r"model\.safetensors: is damaged"):
+        find(config)
+
+
 # --- offline
 
 
 def test_offline_says_what_to_do(config: EngineConfig) -> None:
     with pytest.raises(ModelNotFoundError, match="EngineConfig") as caught:
         find_known(config)
-    store, cache, network = caught.value.looked_in
+    store, cache, packages, network = caught.value.looked_in
     assert store.startswith("store ")
     assert cache.startswith("Hugging Face cache ")
+    assert packages.startswith("installed packages")
     assert "offline" in network
 
 

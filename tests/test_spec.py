@@ -59,6 +59,7 @@ OTHER: dict[str, Any] = {
     "query_prompt": "query:",
     "document_prompt": " ",
     "similarity": Similarity.DOT,
+    "variant": "onnx/model.onnx",
 }
 
 
@@ -299,7 +300,7 @@ def test_every_field_that_changes_a_vector_changes_the_fingerprint(name: str) ->
     # A model's name says nothing, what a precision means is said by its scheme, and how vectors
     # are compared does not change them.
     assert (other.fingerprint != SPEC.fingerprint) == (
-        name not in {"model", "precision", "similarity"}
+        name not in {"model", "precision", "similarity", "variant"}
     )
 
 
@@ -374,7 +375,7 @@ def test_the_spec_of_the_tiny_model_says_what_its_files_say(tiny_folder: Path) -
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(ModelSpec)])
 def test_the_guard_lets_pass_what_makes_the_same_vectors(name: str) -> None:
     other = dataclasses.replace(SPEC, **{name: OTHER[name]})
-    harmless = {"model", "precision", "similarity"}
+    harmless = {"model", "precision", "similarity", "variant"}
     same_space = {"scheme", "max_tokens", "long_text", "query_prompt", "document_prompt"}
     if name in harmless:
         other.check(SPEC, where="here")
@@ -422,10 +423,8 @@ def test_a_spec_goes_through_json_and_back() -> None:
         assert ModelSpec.from_dict(values) == spec
         assert values["space"] == spec.space
         assert values["fingerprint"] == spec.fingerprint
-        assert set(values) == {f.name for f in dataclasses.fields(ModelSpec)} | {
-            "space",
-            "fingerprint",
-        }
+        names = {field.name for field in dataclasses.fields(ModelSpec)} | {"space", "fingerprint"}
+        assert set(values) == names - (set() if spec.variant else {"variant"})
         assert type(ModelSpec.from_dict(values).pooling) is Pooling
         assert type(ModelSpec.from_dict(values).similarity) is Similarity
 
@@ -461,7 +460,7 @@ def test_a_record_that_was_changed_or_is_of_a_later_version_is_refused(
     assert caught.value.name.startswith("spec")
 
 
-@pytest.mark.parametrize("name", [*OTHER, "space", "fingerprint"])
+@pytest.mark.parametrize("name", sorted({*OTHER, "space", "fingerprint"} - {"variant"}))
 def test_a_record_without_a_field_is_refused(name: str) -> None:
     values = SPEC.to_dict()
     del values[name]
@@ -511,3 +510,13 @@ def test_a_file_that_holds_no_spec_is_refused_and_kept(tmp_path: Path, text: str
 def test_a_file_in_a_folder_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         SPEC.check_file(tmp_path / "missing" / "spec.json")
+
+
+def test_a_record_from_before_there_were_variants_is_read() -> None:
+    values = SPEC.to_dict()
+    assert "variant" not in values
+    assert ModelSpec.from_dict(values) == SPEC
+    values_of_other_types: list[Any] = [5, [], True]
+    for odd in values_of_other_types:
+        with pytest.raises(SettingError, match=r"spec\.variant"):
+            ModelSpec.from_dict(values | {"variant": odd})

@@ -17,6 +17,7 @@ from onnx_embeddings.request import DEFAULT_MODEL, ModelRequest
 from onnx_embeddings.spec import ModelSpec, Pooling, Precision, Similarity
 
 if TYPE_CHECKING:
+    from onnx_embeddings.catalog import CatalogModel, list_models
     from onnx_embeddings.engine import Engine
     from onnx_embeddings.loading import load, load_shared
 
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DEFAULT_MODEL",
+    "CatalogModel",
     "Engine",
     "EngineConfig",
     "ModelRequest",
@@ -34,13 +36,16 @@ __all__ = [
     "Similarity",
     "__version__",
     "errors",
+    "list_models",
     "load",
     "load_shared",
 ]
 
 # What needs numpy is imported on first use, so that importing this package costs next to nothing.
 _LAZY = {
+    "CatalogModel": "onnx_embeddings.catalog",
     "Engine": "onnx_embeddings.engine",
+    "list_models": "onnx_embeddings.catalog",
     "load": "onnx_embeddings.loading",
     "load_shared": "onnx_embeddings.loading",
 }

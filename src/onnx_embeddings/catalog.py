@@ -6,11 +6,11 @@ The data lies in catalog.toml beside this module.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,25 +71,82 @@ class Mirror:
 class CatalogModel:
     """A model known by name.
 
+    What a repository's own files say wins; of all this only a prompt is used where they say none.
+
     Attributes:
         name: its name on the hub, ``org/name``.
         aliases: other names that it is found by.
-        revision: the commit of the hub that holds these files.
-        licence: SPDX identifier of the weights' licence.
+        family: the architecture, as its config.json names it.
+        licence: SPDX identifier of the weights' licence, or ``other``.
         dim: numbers of a vector.
         max_tokens: longest text in tokens, special tokens included.
-        files: all its files.
+        languages: ISO 639-1, or ``multilingual``.
+        source: ``files``: checked against the files below; ``card``: taken from the public card and
+            the code of its authors, not checked.
+        pooling: how token vectors become one vector.
+        normalize: whether vectors have unit length.
+        query_prompt: what its authors put before a query.
+        document_prompt: what they put before a document.
+        parameters: how many numbers it has.
+        matryoshka: sizes that a vector may be cut to.
+        ready: path of a ready ONNX file in its repository.
+        unsupported: why no engine runs it yet.
+        licence_note: what to know of the licence.
+        revision_seen: a commit of the hub that others have measured; not pinned.
+        revision: the commit of the hub that holds the files below.
+        files: all its files, where their content is known.
         mirrors: in the order in which they are tried.
     """
 
     name: str
     aliases: tuple[str, ...]
-    revision: str
+    family: str
     licence: str
     dim: int
     max_tokens: int
-    files: tuple[CatalogFile, ...]
-    mirrors: tuple[Mirror, ...]
+    languages: tuple[str, ...]
+    source: Literal["files", "card"]
+    pooling: str | None = None
+    normalize: bool | None = None
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    parameters: int | None = None
+    matryoshka: tuple[int, ...] = ()
+    ready: str | None = None
+    unsupported: str | None = None
+    licence_note: str | None = None
+    revision_seen: str | None = None
+    revision: str | None = None
+    files: tuple[CatalogFile, ...] = ()
+    mirrors: tuple[Mirror, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is known of the model, as JSON types; without its files."""
+        values = asdict(self)
+        return {k: v for k, v in values.items() if k not in {"files", "mirrors"}}
+
+    def facts(self) -> list[tuple[str, str]]:
+        """(what, value) for people; without what is not known."""
+        prompts = {"query prompt": self.query_prompt, "document prompt": self.document_prompt}
+        values = {
+            "numbers": str(self.dim),
+            "cut to": ", ".join(map(str, self.matryoshka)),
+            "tokens": str(self.max_tokens),
+            "pooling": self.pooling or "",
+            **{name: repr(prompt) for name, prompt in prompts.items() if prompt},
+            "languages": ", ".join(self.languages),
+            "licence": f"{self.licence} {self.licence_note or ''}".strip(),
+            "parameters": f"{self.parameters:,}" if self.parameters else "",
+            "not supported": self.unsupported or "",
+            "facts from": "its files" if self.source == "files" else "its card, not checked",
+        }
+        return [(name, value) for name, value in values.items() if value]
+
+
+def list_models() -> tuple[CatalogModel, ...]:
+    """The models of the catalog that an engine runs, by name. Others work by their name, too."""
+    found = {model.name: model for model in models().values() if model.unsupported is None}
+    return tuple(found[name] for name in sorted(found, key=str.lower))
 
 
 def find(name: str) -> CatalogModel | None:
@@ -113,10 +170,15 @@ def read(toml: str) -> Mapping[str, CatalogModel]:
 
 
 def _model(values: dict[str, Any]) -> CatalogModel:
-    files = tuple(CatalogFile(path=path, **file) for path, file in values["files"].items())
-    mirrors = tuple(_mirror(mirror) for mirror in values["mirrors"])
-    aliases = tuple(values["aliases"])
-    return CatalogModel(**values | {"aliases": aliases, "files": files, "mirrors": mirrors})
+    files = values.get("files", {}).items()
+    return CatalogModel(
+        **values
+        | {name: tuple(values.get(name, ())) for name in ("aliases", "languages", "matryoshka")}
+        | {
+            "files": tuple(CatalogFile(path=path, **file) for path, file in files),
+            "mirrors": tuple(_mirror(mirror) for mirror in values.get("mirrors", ())),
+        }
+    )
 
 
 def _mirror(values: dict[str, Any]) -> Mirror:

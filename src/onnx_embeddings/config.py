@@ -42,6 +42,9 @@ class EngineConfig:
             else the user's cache folder.
         offline: never touch the network. ``ONNX_EMBEDDINGS_OFFLINE``, else ``HF_HUB_OFFLINE``,
             else False.
+        mirror: where models are asked for before the hub: a folder, or the address of a server of
+            plain files, ``https://host/models/{model}/{revision}/{file}``; what is missing of
+            ``{model}`` and ``{file}`` is put behind it. ``ONNX_EMBEDDINGS_MIRROR``, else none.
     """
 
     cache: str | os.PathLike[str] | None = "auto"
@@ -50,6 +53,7 @@ class EngineConfig:
     batch_tokens: int = 512
     home: str | os.PathLike[str] | None = None
     offline: bool | None = None
+    mirror: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         """Check every value.
@@ -73,6 +77,8 @@ class EngineConfig:
             raise SettingError("home", self.home, "must be a folder")
         if not isinstance(self.offline, bool | None):
             raise SettingError("offline", self.offline, "must be True or False")
+        if self.mirror is not None and not _names_a_folder(self.mirror, but=("",)):
+            raise SettingError("mirror", self.mirror, "must be a folder or an address")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> EngineConfig:
@@ -96,6 +102,7 @@ class EngineConfig:
             self,
             home=_absolute(self.home),
             cache=self.cache if cache is None else _absolute(cache),
+            mirror=self.mirror if _is_address(self.mirror) else _absolute(self.mirror),
         )
 
     def resolved(self) -> EngineConfig:
@@ -112,7 +119,17 @@ class EngineConfig:
             lanes=_lanes() if self.lanes is None else self.lanes,
             home=self.home_path,
             offline=_offline() if self.offline is None else self.offline,
+            mirror=self._mirror(),
         )
+
+    def _mirror(self) -> str | None:
+        text = self.mirror or os.environ.get("ONNX_EMBEDDINGS_MIRROR", "").strip()
+        if not text:
+            return None
+        text = os.fspath(text)
+        if _is_address(text):
+            return text
+        return str(_folder("mirror" if self.mirror else "ONNX_EMBEDDINGS_MIRROR", text))
 
     def _cache(self) -> Path | str | None:
         if self.cache is None:
@@ -135,6 +152,10 @@ def _absolute(folder: str | os.PathLike[str] | None) -> str | os.PathLike[str] |
     if folder is None or Path(folder).is_absolute() or Path(folder).parts[:1] == ("~",):
         return folder
     return Path(folder).absolute()
+
+
+def _is_address(mirror: str | os.PathLike[str] | None) -> bool:
+    return mirror is not None and os.fspath(mirror).startswith(("http://", "https://"))
 
 
 def _names_a_folder(value: object, but: Collection[str]) -> bool:

@@ -1,4 +1,4 @@
-"""JSON files and paths out of a model folder, read as hostile input."""
+"""JSON files of a model, read as hostile input: their size is bounded, their shape checked."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ if TYPE_CHECKING:
 _MOST_BYTES = 4 * 2**20
 
 
-def inside(path: Path, name: object, file: Path) -> Path:
-    """The path of a file or folder that `file` names, which must not lead out of the model.
-
-    Raises:
-        ModelFormatError: it does, or it is no path.
-    """
-    if not isinstance(name, str):
-        raise ModelFormatError(file, f"{name!r} is no path")
-    parts = name.replace("\\", "/").split("/")
-    if ".." in parts or name.startswith(("/", "\\")) or ":" in name:
-        raise ModelFormatError(file, f"{name!r} leads out of the model's folder")
-    return path.joinpath(*parts)
-
-
 def read_object(file: Path, *, required: bool = False, most: int = _MOST_BYTES) -> dict[str, Any]:
     """A JSON object; empty where the file is missing and not required.
 
     Raises:
         ModelFormatError: it is missing, larger than `most` bytes, or something else.
+        OSError: it cannot be read.
     """
     if not required and not file.exists():
         return {}
-    values = _value(file, most)
-    if not isinstance(values, dict):
-        raise ModelFormatError(file, "must hold a JSON object")
-    return values
+    return as_object(read_json(file, most=most), file)
 
 
-def read_list(file: Path) -> list[dict[str, Any]]:
-    """A JSON list of objects.
+def as_object(value: Any, file: object) -> dict[str, Any]:
+    """The value, if it is a JSON object.
 
     Raises:
-        ModelFormatError: it is missing, or something else.
+        ModelFormatError: it is none; names the file.
     """
-    values = _value(file, _MOST_BYTES)
-    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+    if not isinstance(value, dict):
+        raise ModelFormatError(file, "must hold a JSON object")
+    return value
+
+
+def as_list(value: Any, file: object) -> list[dict[str, Any]]:
+    """The value, if it is a JSON list of objects.
+
+    Raises:
+        ModelFormatError: it is none; names the file.
+    """
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         raise ModelFormatError(file, "must hold a JSON list of objects")
-    return values
+    return value
 
 
-def _value(file: Path, most: int) -> object:
+def read_json(file: Path, *, most: int = _MOST_BYTES) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        ModelFormatError: it is missing, larger than `most` bytes, or no JSON.
+        OSError: it cannot be read.
+    """
     try:
         if file.stat().st_size > most:
             raise ModelFormatError(file, f"is larger than {most // 2**20} MiB")

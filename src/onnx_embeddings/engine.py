@@ -15,6 +15,7 @@ from onnx_embeddings import text
 from onnx_embeddings.config import EngineConfig
 from onnx_embeddings.embedding import Embedding
 from onnx_embeddings.errors import ClosedError, SettingError
+from onnx_embeddings.layout import AUTO
 from onnx_embeddings.request import ModelRequest
 from onnx_embeddings.runtime.threads import available_processors
 from onnx_embeddings.scheduler import LaneLimit, process_scheduler
@@ -71,7 +72,7 @@ class Engine:
 
     @property
     def request(self) -> ModelRequest:
-        """What was asked for."""
+        """What was asked for; once open, with the file that ``variant="auto"`` took."""
         return self._request
 
     @property
@@ -267,6 +268,8 @@ class Engine:
                 opened = lease(self._request, self._config)
                 # An engine that is dropped without close() gives its model back too.
                 self._give_back = weakref.finalize(self, release, opened.key, os.getpid())
+                if self._request.variant == AUTO:
+                    self._request = replace(self._request, variant=opened.spec.variant)
                 self._lease = opened
             return self._lease
 

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _LONGEST_VALUE = 40  # characters of a value in a message; digests are 64
 
 
+_BLOB_ID_DIGITS = 40
+
+
 class OnnxEmbeddingsError(Exception):
     """Root of all errors of this package."""
 
@@ -120,15 +123,17 @@ class VerificationError(ModelError, ValueError):
 
     Attributes:
         path: the file.
-        expected: the sha256 it must have, in hexadecimal.
-        found: the sha256 it has.
+        expected: the sha256 it must have, in hexadecimal; of a small file of the hub the id of its
+            git blob (40 digits).
+        found: what it has.
     """
 
     def __init__(self, path: object, expected: str, found: str, hint: str | None = None) -> None:
         self.path = str(path)
         self.expected = expected
         self.found = found
-        super().__init__(f"{self.path} has sha256 {found}, expected {expected}", hint)
+        kind = "git blob id" if len(expected) == _BLOB_ID_DIGITS else "sha256"
+        super().__init__(f"{self.path} has {kind} {found}, expected {expected}", hint)
 
 
 class StoreError(ModelError, OSError):

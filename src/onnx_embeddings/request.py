@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from onnx_embeddings.errors import SettingError
+from onnx_embeddings.layout import AUTO
 from onnx_embeddings.settings import whole_number
 from onnx_embeddings.spec import Precision
 
@@ -31,7 +32,8 @@ class ModelRequest:
         precision: ``fp32`` or ``int8``; None is the precision the files are meant for, fp32 for a
             compiled model.
         variant: path inside the model's folder of a ready ONNX file to run as it is,
-            ``onnx/model.onnx`` for example; None compiles the weights where there are any.
+            ``onnx/model.onnx`` for example, or ``"auto"`` for the best for this processor; None
+            compiles the weights where there are any.
         dim: keep only the first so many numbers of a vector (models trained for it: Matryoshka).
         max_tokens: cut texts to so many tokens, special tokens included; None is the model's own.
         long_text: ``"truncate"`` cuts a longer text, ``"error"`` raises `InputError`.
@@ -68,9 +70,11 @@ class ModelRequest:
             _text(name, getattr(self, name))
         if self.revision == "":
             raise SettingError("revision", self.revision, "must be a branch, a tag or a commit")
-        if self.variant is not None and not _inside(self.variant):
+        if self.variant not in (None, AUTO) and not _inside(str(self.variant)):
             raise SettingError(
-                "variant", self.variant, "must be a path to an .onnx file inside the model's folder"
+                "variant",
+                self.variant,
+                f"must be {AUTO!r} or a path to an .onnx file inside the model's folder",
             )
         if self.revision is not None and _is_folder(self.model):
             raise SettingError("revision", self.revision, "a folder on disk has no revisions")

@@ -9,7 +9,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from onnx_embeddings import calibration, compiler, folder, sources
+import numpy as np
+
+from onnx_embeddings import batches, calibration, compiler, folder, sources
+from onnx_embeddings.errors import ModelFormatError
 from onnx_embeddings.runtime.sessions import Sessions
 from onnx_embeddings.runtime.threads import available_processors
 from onnx_embeddings.scheduler import process_scheduler
@@ -19,11 +22,11 @@ from onnx_embeddings.tokens import Encoder
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
     import numpy.typing as npt
 
     from onnx_embeddings.arrays import Graph
     from onnx_embeddings.config import EngineConfig
+    from onnx_embeddings.folder import ModelFolder
     from onnx_embeddings.folder.tokenizer import TokenizerFiles
     from onnx_embeddings.request import ModelRequest
     from onnx_embeddings.spec import ModelSpec
@@ -48,6 +51,44 @@ class Lease:
     key: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A model on disk, ready to be loaded.
+
+    Attributes:
+        files: the model's folder.
+        graph: what the runtime loads.
+        spec: what the request resolved to.
+    """
+
+    files: ModelFolder
+    graph: Graph
+    spec: ModelSpec
+
+
+def prepare(request: ModelRequest, config: EngineConfig) -> Prepared:
+    """Find a model, fetch it where it is not there, and compile it where that was not done.
+
+    Args:
+        request: what is asked for.
+        config: as `EngineConfig.resolved` returns it.
+
+    Raises:
+        ModelError: the model can't be found or read.
+        SettingError: the request asks for something that this model does not have.
+    """
+    store = Store(config.home_path)
+    # Twenty threads that ask at once: one finds, hashes and compiles, the others take the result.
+    with _registry.resolving(request.model):
+        path, request = sources.find(request, config)
+    # Who asks for fp32 does not wait while int8 is compiled, which may take half a minute.
+    with _registry.resolving(f"{path} {request.precision}"):
+        files = folder.read(path, request)
+        measure = partial(_measure, path=path, request=request, config=config)
+        graph = compiler.prepare(files, request.precision, store, measure)
+        return Prepared(files=files, graph=graph, spec=files.spec(request, graph, store))
+
+
 def lease(request: ModelRequest, config: EngineConfig) -> Lease:
     """Find, prepare and load a model, or share it if the process has it.
 
@@ -59,19 +100,12 @@ def lease(request: ModelRequest, config: EngineConfig) -> Lease:
         ModelError: the model can't be found, read or loaded.
         SettingError: the request asks for something that this model does not have.
     """
-    store = Store(config.home_path)
-    # Twenty threads that ask at once: one finds, hashes and compiles, the others take the result.
-    with _registry.resolving(request.model):
-        path = sources.find(request, config)
-    # Who asks for fp32 does not wait while int8 is compiled, which may take half a minute.
-    with _registry.resolving(f"{path} {request.precision}"):
-        files = folder.read(path, request)
-        measure = partial(_measure, path=path, request=request, config=config)
-        graph = compiler.prepare(files, request.precision, store, measure)
-        spec = files.spec(request, graph, store)
-    sessions, key = _registry.sessions(graph)
+    model = prepare(request, config)
+    path, spec = model.files.path, model.spec
+    sessions, key = _registry.sessions(model.graph)
     try:
-        encoder = _registry.encoder(key, files.tokenizer, spec)
+        encoder = _registry.encoder(key, model.files.tokenizer, spec)
+        _registry.check(key, encoder, path)
     except BaseException:
         _registry.release(key)
         raise
@@ -85,6 +119,24 @@ def _measure(
     files = folder.read(path, replace(request, max_tokens=None))
     with process_scheduler().busy():
         return calibration.measure(graph, files, threads=config.lanes or available_processors())
+
+
+def _check(sessions: Sessions, encoder: Encoder, path: Path) -> None:
+    """Raise ModelFormatError if the weights are not those of any model: zeros, or no numbers."""
+    with process_scheduler().busy():
+        tokens = encoder.encode(["a"])
+        if not tokens.lengths[0]:
+            return
+        vectors = sessions.run(batches.pack(tokens, np.array([0])))
+    problem = None if np.isfinite(vectors).all() else "are not finite"
+    if not vectors.any():
+        problem = "are all zero"
+    if problem is not None:
+        raise ModelFormatError(
+            path,
+            f"the vectors that this model computes {problem}",
+            "its weights are damaged: `onnx-embeddings verify` reads them all again",
+        )
 
 
 def release(key: str, process: int) -> None:
@@ -103,6 +155,7 @@ class _Entry:
         self.lock = threading.Lock()
         self.sessions: Sessions | None = None
         self.encoders: dict[tuple[str, int], Encoder] = {}
+        self.checked = False
         self.users = 0
 
 
@@ -143,6 +196,14 @@ class _Registry:
             if which not in entry.encoders:
                 entry.encoders[which] = Encoder(files, max_tokens=spec.max_tokens)
             return entry.encoders[which]
+
+    def check(self, key: str, encoder: Encoder, path: Path) -> None:
+        """Raise ModelFormatError, once, if a model makes nothing of a text."""
+        entry = self._entries[key]
+        with entry.lock:
+            if not entry.checked and entry.sessions is not None:
+                _check(entry.sessions, encoder, path)
+                entry.checked = True
 
     def release(self, key: str) -> None:
         """Count one user less.

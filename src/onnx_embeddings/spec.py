@@ -75,6 +75,8 @@ class ModelSpec:
         document_prompt: put before every document.
         similarity: how two vectors are compared, ``cosine``, ``dot``, ``euclidean`` or
             ``manhattan``; changes no vector, so it is in no digest.
+        variant: path in the model's folder of the ready ONNX file that was asked for, the one that
+            ``"auto"`` took; None where none was. In no digest: its content is in the scheme.
     """
 
     model: str
@@ -90,6 +92,7 @@ class ModelSpec:
     query_prompt: str
     document_prompt: str
     similarity: Similarity = Similarity.COSINE
+    variant: str | None = None
 
     @property
     def space(self) -> str:
@@ -178,6 +181,8 @@ class ModelSpec:
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON types, with `space` and `fingerprint` for people who read them."""
         values = asdict(self) | {"space": self.space, "fingerprint": self.fingerprint}
+        if self.variant is None:  # as records were before there were variants
+            del values["variant"]
         # Members of an enumeration are texts too, but not everybody who stores a text takes them.
         return {k: str.__str__(v) if isinstance(v, str) else v for k, v in values.items()}
 
@@ -195,6 +200,8 @@ class ModelSpec:
         types: dict[str, type] = {"normalize": bool, "dim": int, "max_tokens": int}
         known: dict[str, Any] = {field.name: values.get(field.name) for field in fields(cls)}
         for name, value in known.items():
+            if name == "variant" and value is None:
+                continue
             kind = types.get(name, str)
             if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
                 raise SettingError(f"spec.{name}", value, "is missing or of another type", hint)

@@ -39,6 +39,8 @@ class Store:
         self.compiled = home / "compiled"
         self._locks = home / "locks"
         self._digests = home / "digests"
+        self._choices = home / "choices"
+        self._arrivals = home / "arrivals"
 
     def publish(self, folder: Path, write: Callable[[Path], None]) -> Path:
         """A folder that exists with all that `write` puts in it, or not at all.
@@ -66,15 +68,30 @@ class Store:
             raise StoreError(folder, str(error)) from error
         return folder
 
-    def sha256(self, file: Path) -> str:
-        """The sha256 of a file, in hexadecimal.
+    def remove(self, folder: Path) -> None:
+        """Delete a folder; where that is interrupted, what is left has a name that nobody reads.
 
         Raises:
-            ModelFormatError: the file cannot be read.
+            StoreError: it can't be deleted.
         """
-        return self.digest(file, "sha256", _sha256)
+        gone = folder.with_name(f".tmp-{secrets.token_hex(4)}-{folder.name}")
+        try:
+            folder.rename(gone)
+            shutil.rmtree(gone)
+        except OSError as error:
+            raise StoreError(folder, str(error)) from error
 
-    def digest(self, file: Path, kind: str, compute: Callable[[Path], str]) -> str:
+    def sha256(self, file: Path, *, anew: bool = False) -> str:
+        """The sha256 of a file, in hexadecimal; see `digest`."""
+        return self.digest(file, "sha256", _sha256, anew=anew)
+
+    def git_blob_id(self, file: Path, *, anew: bool = False) -> str:
+        """What git calls a file's content, 40 hexadecimal digits; see `digest`."""
+        return self.digest(file, "git blob", _git_blob_id, anew=anew)
+
+    def digest(
+        self, file: Path, kind: str, compute: Callable[[Path], str], *, anew: bool = False
+    ) -> str:
         """What `compute` makes of the content of a file, in hexadecimal.
 
         Computed once; afterwards a file with the same real path, size, inode and times of change
@@ -85,6 +102,7 @@ class Store:
             file: what to read.
             kind: a name for what `compute` does.
             compute: a sha256 of something that depends on the file's content alone.
+            anew: compute it whatever is remembered.
 
         Raises:
             ModelFormatError: the file cannot be read.
@@ -95,7 +113,7 @@ class Store:
         try:
             before = _identity(real)
             known = _read_memo(memo)
-            if known is not None and known[:-1] == before:
+            if known is not None and known[:-1] == before and not anew:
                 return str(known[-1])
             found = compute(file)
             unchanged = _identity(real) == before
@@ -103,10 +121,46 @@ class Store:
             raise ModelFormatError(file, f"cannot be read: {error}") from error
         if unchanged:
             try:
-                _write_memo(memo, [*before, found])
+                _write_whole(memo, json.dumps([*before, found]))
             except OSError as error:
                 logger.debug("%s of %s is not remembered: %s", kind, real, error)
         return found
+
+    def chosen(self, question: str) -> str | None:
+        """What `keep_chosen` kept, or None."""
+        try:
+            return self._choice(question).read_text("utf-8")
+        except (OSError, ValueError):
+            return None
+
+    def keep_chosen(self, question: str, choice: str) -> None:
+        """Keep an answer, so that it stays the same; not where nothing can be written."""
+        try:
+            _write_whole(self._choice(question), choice)
+        except OSError as error:
+            logger.debug("%s is not remembered: %s", question, error)
+
+    def _choice(self, question: str) -> Path:
+        return self._choices / f"{hashlib.sha256(question.encode()).hexdigest()}.txt"
+
+    def arrived(self, folder: Path) -> dict[str, str]:
+        """What `keep_arrived` kept of the files of a folder: sha256 by name."""
+        try:
+            values = json.loads(self._arrival(folder).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return values if isinstance(values, dict) else {}
+
+    def keep_arrived(self, folder: Path, digests: dict[str, str]) -> None:
+        """Keep the sha256 that files had when they were fetched and verified."""
+        try:
+            _write_whole(self._arrival(folder), json.dumps(self.arrived(folder) | digests))
+        except OSError as error:
+            logger.debug("the arrival of %s is not remembered: %s", folder, error)
+
+    def _arrival(self, folder: Path) -> Path:
+        name = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()
+        return self._arrivals / f"{name}.json"
 
     @contextmanager
     def _locked(self, folder: Path) -> Iterator[None]:
@@ -184,6 +238,15 @@ def _sha256(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def _git_blob_id(file: Path) -> str:
+    with file.open("rb") as stream:
+        content = hashlib.sha1(usedforsecurity=False)
+        content.update(b"blob %d\0" % os.fstat(stream.fileno()).st_size)
+        while block := stream.read(2**20):
+            content.update(block)
+    return content.hexdigest()
+
+
 def _identity(real: str) -> list[str | int]:
     status = os.stat(real)  # noqa: PTH116 - a real path is a str
     # A copy may carry the old time of modification; the time of change is the system's own.
@@ -197,16 +260,16 @@ def _read_memo(memo: Path) -> list[object] | None:
     except (OSError, ValueError):
         return None
     is_sound = (
-        isinstance(known, list) and bool(known) and re.fullmatch("[0-9a-f]{64}", str(known[-1]))
+        isinstance(known, list) and bool(known) and re.fullmatch("[0-9a-f]{40,64}", str(known[-1]))
     )
     return known if is_sound else None
 
 
-def _write_memo(memo: Path, known: list[str | int]) -> None:
-    memo.parent.mkdir(parents=True, exist_ok=True)
-    temporary = memo.with_suffix(f".{secrets.token_hex(4)}.tmp")
+def _write_whole(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_suffix(f".{secrets.token_hex(4)}.tmp")
     try:
-        temporary.write_text(json.dumps(known), encoding="utf-8")
-        temporary.replace(memo)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(file)
     finally:
         temporary.unlink(missing_ok=True)

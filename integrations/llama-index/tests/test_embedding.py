@@ -585,6 +585,7 @@ def test_a_pickle_has_every_setting(tiny: str, tmp_path: Path, *, used: bool) ->
         "batch_tokens": 64,
         "home": str(tmp_path / "models"),
         "offline": True,
+        "mirror": str(tmp_path / "mirror"),
     }
     assert options.keys() == {field.name for field in fields(EngineConfig)}
     asked: dict[str, Any] = {

@@ -1,7 +1,8 @@
 """A model folder in, one ONNX graph that is ready to run out; made once and kept in the store.
 
-Weights of a known architecture are compiled into a packed graph of our own. Any other model runs
-its own ONNX file, padded; of that only a note of what it is like is kept.
+Weights of a known architecture are compiled into a packed graph of our own; a packed model brings
+that graph. Any other model runs its own ONNX file, padded; of that only a note of what it is like
+is kept.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnx_embeddings.arrays import Graph
+from onnx_embeddings.compiler import compiled
 from onnx_embeddings.compiler.checkpoint import Checkpoint
 from onnx_embeddings.compiler.note import GRAPH_FORMAT, read_note, write_note
 from onnx_embeddings.digests import digest
@@ -42,10 +44,31 @@ def prepare(folder: ModelFolder, precision: str | None, store: Store, measure: M
         SettingError: the model can't be had in this precision.
         StoreError: the store can't be written.
     """
+    if folder.compiled is not None:
+        return _compiled(folder.compiled, precision, store)
     if folder.ready is not None:
         return _ready(folder, folder.ready, precision, store)
     asked = Precision(precision or Precision.FP32)
     return Checkpoint(folder, store).graph(asked, store, measure)
+
+
+def _compiled(place: Path, precision: str | None, store: Store) -> Graph:
+    """The graph of a packed model; it came from somebody else, so it is looked at, once."""
+    try:
+        graph = compiled.read(place)
+    except OSError as error:
+        raise ModelFormatError(place, f"cannot be read: {error}") from error
+    if precision not in {None, graph.precision}:
+        raise SettingError("precision", precision, f"this model was packed as {graph.precision}")
+
+    def inspected(file: Path) -> str:
+        from onnx_embeddings.compiler.ready import check_data
+
+        check_data(file, [place / compiled.WEIGHTS_FILE])
+        return digest("inspected")
+
+    store.digest(graph.path, "inspected/1", inspected)
+    return graph
 
 
 def _ready(folder: ModelFolder, file: Path, precision: str | None, store: Store) -> Graph:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import shutil
 from itertools import count
@@ -12,9 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnx_embeddings.arrays import Graph
-from onnx_embeddings.compiler import ranges
+from onnx_embeddings.compiler import compiled, ranges
 from onnx_embeddings.compiler.bert_config import BertConfig
-from onnx_embeddings.compiler.note import GRAPH_FORMAT, NOTE_FILE, write_note
+from onnx_embeddings.compiler.compiled import GRAPH_FILE, WEIGHTS_FILE
+from onnx_embeddings.compiler.note import GRAPH_FORMAT
 from onnx_embeddings.compiler.packed import LONG_TEXT, OUTPUT, SITES, Observed, Packed
 from onnx_embeddings.digests import digest
 from onnx_embeddings.errors import ModelFormatError
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SCHEMES = {Precision.FP32: "fp32/1", Precision.INT8: "int8/1"}
-_GRAPH_FILE = "graph.onnx"
-_WEIGHTS_FILE = "weights.bin"
 
 
 class Checkpoint:
@@ -73,14 +71,12 @@ class Checkpoint:
                     else ranges.read(shipped, self._sites(), self._config.hidden_size)
                 )
                 self._write(lambda encoder: PackedInt8(encoder, reach), target, finite=True)
-            sizes = {name: (target / name).stat().st_size for name in (_GRAPH_FILE, _WEIGHTS_FILE)}
-            scheme = _SCHEMES[precision]
-            write_note(target, {"layout": "packed", "scheme": scheme, "sizes": sizes})
+            compiled.write(target, self._graph_in(target, precision), self._folder.model)
 
         origin = None if shipped is None else hashlib.sha256(shipped).hexdigest()
         key = digest([GRAPH_FORMAT, self.weights, _SCHEMES[precision], origin])[:16]
         name = f"{self._folder.name}-{precision.value}-{key}"
-        return self._graph_in(_whole(store, name, write), precision)
+        return compiled.read(_whole(store, name, write))
 
     def measured(self, sample: Path, measure: Measure) -> dict[str, Range]:
         """How far the values reach on sample texts.
@@ -97,7 +93,7 @@ class Checkpoint:
             self._write(Observed, sample, finite=True)
             values = measure(self._graph_in(sample, Precision.FP32))
         except ModelFormatError as error:
-            if error.path != str(sample / _GRAPH_FILE):
+            if error.path != str(sample / GRAPH_FILE):
                 raise
             # That file goes with the folder: what is wrong is the model, not a copy to delete.
             raise self._unmeasurable(error.reason) from error
@@ -127,15 +123,15 @@ class Checkpoint:
 
         with (
             Weights(self._folder.weights, finite=finite) as tensors,
-            (target / _WEIGHTS_FILE).open("wb") as data,
+            (target / WEIGHTS_FILE).open("wb") as data,
         ):
             encoder = Bert(self._config, tensors)
-            packed(encoder).write(data, _WEIGHTS_FILE, target / _GRAPH_FILE)
+            packed(encoder).write(data, WEIGHTS_FILE, target / GRAPH_FILE)
 
     def _graph_in(self, place: Path, precision: Precision) -> Graph:
         takes_long = self._config.max_position_embeddings > LONG_TEXT
         return Graph(
-            path=place / _GRAPH_FILE,
+            path=place / GRAPH_FILE,
             layout="packed",
             hidden_size=self._config.hidden_size,
             weights=self.weights,
@@ -164,8 +160,7 @@ def _whole(store: Store, name: str, write: Callable[[Path], None]) -> Path:
 def _is_whole(place: Path) -> bool:
     """Whether a compiled folder has all of its files, by their sizes."""
     try:
-        sizes = json.loads((place / NOTE_FILE).read_bytes())["sizes"]
-        names = (_GRAPH_FILE, _WEIGHTS_FILE)
-        return all((place / name).stat().st_size == sizes[name] for name in names)
-    except (OSError, ValueError, KeyError, TypeError):
+        compiled.read(place)
+    except (ModelFormatError, OSError):
         return False
+    return True

@@ -56,13 +56,7 @@ def inspect(file: Path, data: Sequence[Path]) -> ReadyGraph:
     Raises:
         ModelFormatError: it is damaged, returns no token vectors, or has weights elsewhere.
     """
-    try:
-        model = onnx.load(file, load_external_data=False)
-    except Exception as error:  # protobuf's DecodeError has no stable home
-        raise ModelFormatError(file, f"is not an ONNX file: {error}") from error
-    graph = model.graph
-    nodes, tensors = _everything([graph, *model.functions])
-    _check_data(tensors, {path.name for path in data}, file)
+    graph, nodes, tensors = _read(file, data)
     output, size = _token_vectors(graph, file)
     kinds = {node.op_type for node in nodes}
     formats = {tensor.data_type for tensor in tensors}
@@ -72,6 +66,28 @@ def inspect(file: Path, data: Sequence[Path]) -> ReadyGraph:
         one_by_one=bool(kinds & _PER_BATCH),
         fp32=formats <= _OF_FP32 and not kinds & _PER_BATCH,
     )
+
+
+def check_data(file: Path, data: Sequence[Path]) -> None:
+    """Raise if an ONNX file is damaged, or keeps weights elsewhere than in these files.
+
+    Raises:
+        ModelFormatError: it is, or does.
+    """
+    _read(file, data)
+
+
+def _read(
+    file: Path, data: Sequence[Path]
+) -> tuple[onnx.GraphProto, list[onnx.NodeProto], list[onnx.TensorProto]]:
+    """The graph, all its nodes and all its stored tensors."""
+    try:
+        model = onnx.load(file, load_external_data=False)
+    except Exception as error:  # protobuf's DecodeError has no stable home
+        raise ModelFormatError(file, f"is not an ONNX file: {error}") from error
+    nodes, tensors = _everything([model.graph, *model.functions])
+    _check_data(tensors, {path.name for path in data}, file)
+    return model.graph, nodes, tensors
 
 
 def _token_vectors(graph: onnx.GraphProto, file: Path) -> tuple[str, int | None]:

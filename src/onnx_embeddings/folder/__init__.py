@@ -1,22 +1,21 @@
 """A model folder in, its files and its spec out.
 
-The layout is sentence-transformers': ``modules.json`` names a Transformer, a Pooling and maybe a
-Normalize module, each with a folder of its own (the Transformer's is usually the root; Normalize
-has none). All files are read as hostile input: sizes bounded, paths kept inside.
+`layout` says which files; all of them are read as hostile input.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from onnx_embeddings import catalog, layout
+from onnx_embeddings.documents import read_object
 from onnx_embeddings.errors import ModelFormatError, SettingError
-from onnx_embeddings.folder.documents import read_object
 from onnx_embeddings.folder.limits import longest_text
-from onnx_embeddings.folder.modules import read_modules, read_prompts, read_similarity
+from onnx_embeddings.folder.modules import read_pooling, read_prompts, read_similarity
 from onnx_embeddings.folder.tokenizer import TokenizerFiles, tokenizer_digest, tokenizer_files
-from onnx_embeddings.folder.weights import data_beside, weights_or_ready
 from onnx_embeddings.spec import ModelSpec, Pooling, Similarity
 
 if TYPE_CHECKING:
@@ -26,10 +25,7 @@ if TYPE_CHECKING:
     from onnx_embeddings.request import ModelRequest
     from onnx_embeddings.store import Store
 
-_TRANSFORMER_CONFIGS = tuple(
-    f"sentence_{family}_config.json"
-    for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
-)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +34,14 @@ class ModelFolder:
 
     Attributes:
         path: the folder.
-        name: the model's name for people: the last part of what was asked for.
+        model: the model's name for people, as it was asked for.
+        name: the last part of it, as a part of file names.
         config: config.json, empty where there is none.
-        weights: the safetensors files, empty where a ready graph is run.
+        weights: the safetensors files, empty where there is a graph.
+        compiled: the folder with the graph of a packed model, or None.
         ready: the ONNX file that is run as it is, or None where the weights are compiled.
         ready_data: the files with the ready graph's weights, where they are not inside.
+        variant: the ready file's name in the folder, where one was asked for.
         tokenizer: the tokenizer's files.
         pooling: how token vectors become one vector.
         normalize: whether vectors have unit length.
@@ -53,11 +52,14 @@ class ModelFolder:
     """
 
     path: Path
+    model: str
     name: str
     config: dict[str, Any]
     weights: tuple[Path, ...]
+    compiled: Path | None
     ready: Path | None
     ready_data: tuple[Path, ...]
+    variant: str | None
     tokenizer: TokenizerFiles
     pooling: Pooling
     normalize: bool
@@ -90,6 +92,7 @@ class ModelFolder:
             query_prompt=_first(request.query_prompt, self.query_prompt),
             document_prompt=_first(request.document_prompt, self.document_prompt),
             similarity=self.similarity,
+            variant=self.variant,
         )
 
 
@@ -107,34 +110,46 @@ def read(path: Path, request: ModelRequest) -> ModelFolder:
 
 
 def _read(path: Path, request: ModelRequest) -> ModelFolder:
-    modules = read_modules(path)
-    transformer = modules.transformer
+    files = layout.OnDisk(path)
+    found = layout.choose(files, variant=request.variant)
+    _check_there(files, found)
+    transformer = path / found.transformer
     config = read_object(transformer / "config.json")
     tokenizer_config = read_object(transformer / "tokenizer_config.json")
-    sentence_config = next(
-        (values for name in _TRANSFORMER_CONFIGS if (values := read_object(transformer / name))), {}
-    )
-    weights, ready = weights_or_ready(path, transformer, config, request.variant)
+    sentence_configs = (read_object(path / name) for name in found.sentence_configs)
+    sentence_config = next((values for values in sentence_configs if values), {})
+    pooling, prompt_outside = _pooling(path, found)
     query_prompt, document_prompt = read_prompts(path)
+    known = None if request.folder is not None else catalog.find(request.model)
+    if known is not None:
+        # Many repositories leave it to their card to say what belongs before a text.
+        query_prompt = query_prompt or known.query_prompt or ""
+        document_prompt = document_prompt or known.document_prompt or ""
     used = (
         _first(request.query_prompt, query_prompt),
         _first(request.document_prompt, document_prompt),
     )
-    if modules.prompt_outside and any(used):
+    if prompt_outside and any(used):
         raise ModelFormatError(
-            modules.pooling_file,
+            path / str(found.pooling),
             "include_prompt is false: prompts that are not pooled are not supported yet",
         )
     return ModelFolder(
         path=path,
+        # A folder's path is nobody's business but this machine's.
+        model=request.model if request.folder is None else _name(request.model),
         name=_name(request.model),
         config=config,
-        weights=weights,
-        ready=ready,
-        ready_data=() if ready is None else data_beside(ready),
-        tokenizer=tokenizer_files(path, transformer, config, tokenizer_config, sentence_config),
-        pooling=modules.pooling,
-        normalize=modules.normalize,
+        weights=tuple(path / name for name in found.weights),
+        compiled=path / layout.COMPILED if found.compiled else None,
+        ready=None if found.ready is None else path / found.ready,
+        ready_data=tuple(path / name for name in found.ready_data),
+        variant=None if request.variant is None else found.ready,
+        tokenizer=tokenizer_files(
+            path / found.tokenizer, config, tokenizer_config, sentence_config
+        ),
+        pooling=pooling,
+        normalize=found.normalize,
         max_tokens=longest_text(
             request.max_tokens, transformer, config, tokenizer_config, sentence_config
         ),
@@ -142,6 +157,41 @@ def _read(path: Path, request: ModelRequest) -> ModelFolder:
         document_prompt=document_prompt,
         similarity=read_similarity(path),
     )
+
+
+def _check_there(files: layout.OnDisk, found: layout.Layout) -> None:
+    """Raise if a file is missing that nothing reads before the model is compiled or run."""
+    for name in found.weights:
+        if found.index is not None and not (files.path / name).is_file():
+            reason = f"is missing; {files.place(found.index).name} names it"
+            raise ModelFormatError(files.place(name), reason)
+        if not files.has(name):
+            pickled = any(name.endswith(".bin") for name in files.names(found.transformer))
+            raise ModelFormatError(
+                files.place(""),
+                "has neither model.safetensors nor an ONNX file",
+                "its .bin files are pickles, which are never read: save it as safetensors"
+                if pickled
+                else None,
+            )
+    if found.ready is not None and not files.has(found.ready):
+        raise ModelFormatError(files.place(found.ready), "there is no such file")
+    if found.config is not None and not files.has(found.config):
+        raise ModelFormatError(files.place(found.config), "is missing")
+    if not files.has(found.tokenizer):
+        raise ModelFormatError(files.place(""), "has neither tokenizer.json nor vocab.txt")
+
+
+def _pooling(path: Path, found: layout.Layout) -> tuple[Pooling, bool]:
+    """How token vectors become one vector, and whether prompts are left out of that."""
+    if found.pooling is not None:
+        return read_pooling(path / found.pooling)
+    logger.warning(
+        "%s has no modules.json, so nothing says how its token vectors become one vector: "
+        "taking their mean, not normalised, as sentence-transformers does",
+        path,
+    )
+    return Pooling.MEAN, False
 
 
 def _name(model: str) -> str:

@@ -1,13 +1,12 @@
-"""What sentence-transformers writes of a model: its modules, pooling and prompts."""
+"""What sentence-transformers writes of a model: its pooling, prompts and similarity."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from onnx_embeddings.documents import read_object
 from onnx_embeddings.errors import ModelFormatError
-from onnx_embeddings.folder.documents import inside, read_list, read_object
 from onnx_embeddings.spec import Pooling, Similarity
 
 if TYPE_CHECKING:
@@ -33,57 +32,15 @@ _POOLING_NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Modules:
-    """What modules.json and the folders that it names say."""
-
-    transformer: Path
-    pooling: Pooling
-    pooling_file: Path
-    normalize: bool
-    prompt_outside: bool
-
-
-def read_modules(path: Path) -> Modules:
-    """The modules of the model in this folder; without modules.json a mean, not normalised.
+def read_pooling(file: Path) -> tuple[Pooling, bool]:
+    """How token vectors become one vector, and whether prompts are left out of that.
 
     Raises:
-        ModelFormatError: a file is missing or damaged, or names what is not supported.
+        ModelFormatError: the config of the Pooling module is missing or damaged, or names what is
+            not supported.
     """
-    file = path / "modules.json"
-    if not file.exists():
-        logger.warning(
-            "%s has no modules.json, so nothing says how its token vectors become one vector: "
-            "taking their mean, not normalised, as sentence-transformers does",
-            path,
-        )
-        return Modules(
-            transformer=path,
-            pooling=Pooling.MEAN,
-            pooling_file=file,
-            normalize=False,
-            prompt_outside=False,
-        )
-    folders: dict[str, Path] = {}
-    for module in read_list(file):
-        kind = str(module.get("type", "")).rpartition(".")[2]
-        if kind not in {"Transformer", "Pooling", "Normalize"} or kind in folders:
-            raise ModelFormatError(file, f"a module {kind or 'without a type'} is not supported")
-        if kind != "Normalize" and "Normalize" in folders:
-            raise ModelFormatError(file, f"a module {kind} behind Normalize is not supported")
-        folders[kind] = inside(path, module.get("path", ""), file)
-    for kind in ("Transformer", "Pooling"):
-        if kind not in folders:
-            raise ModelFormatError(file, f"names no {kind} module")
-    pooling_file = folders["Pooling"] / "config.json"
-    pooling_config = read_object(pooling_file, required=True)
-    return Modules(
-        transformer=folders["Transformer"],
-        pooling=_pooling(pooling_config, pooling_file),
-        pooling_file=pooling_file,
-        normalize="Normalize" in folders,
-        prompt_outside=pooling_config.get("include_prompt") is False,
-    )
+    config = read_object(file, required=True)
+    return _pooling(config, file), config.get("include_prompt") is False
 
 
 def _pooling(config: dict[str, Any], file: Path) -> Pooling:
@@ -100,7 +57,7 @@ def _pooling(config: dict[str, Any], file: Path) -> Pooling:
 
 
 def read_prompts(path: Path) -> tuple[str, str]:
-    """(query prompt, document prompt), as sentence-transformers picks them.
+    """(query prompt, document prompt), as sentence-transformers picks them; ``""`` is none.
 
     Source: SentenceTransformer.encode_query and encode_document.
     """

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from onnx_embeddings.digests import digest
+from onnx_embeddings.documents import read_object
 from onnx_embeddings.errors import ModelFormatError
 from onnx_embeddings.families import pad_id
-from onnx_embeddings.folder.documents import read_object
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,27 +47,16 @@ class TokenizerFiles:
 
 
 def tokenizer_files(
-    path: Path,
-    transformer: Path,
+    file: Path,
     config: dict[str, Any],
     tokenizer_config: dict[str, Any],
     sentence_config: dict[str, Any],
 ) -> TokenizerFiles:
-    """The tokenizer of the model in this folder.
+    """The tokenizer in this file.
 
     Raises:
-        ModelFormatError: there is none, or it is too large.
+        ModelFormatError: it is too large.
     """
-    for name in ("tokenizer.json", "vocab.txt"):
-        for folder in dict.fromkeys((transformer, path)):
-            file = folder / name
-            if file.is_file():
-                break
-        else:
-            continue
-        break
-    else:
-        raise ModelFormatError(path, "has neither tokenizer.json nor vocab.txt")
     if file.stat().st_size > _MOST_BYTES:
         raise ModelFormatError(file, f"is larger than {_MOST_BYTES // 2**20} MiB")
     accents = tokenizer_config.get("strip_accents")

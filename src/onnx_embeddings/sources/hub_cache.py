@@ -6,25 +6,25 @@ everything here. Source: huggingface_hub, "Understand caching".
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onnx_embeddings import layout
 from onnx_embeddings.errors import ModelFormatError
-from onnx_embeddings.sources.files import needed
 
 if TYPE_CHECKING:
     from onnx_embeddings.catalog import CatalogModel
-    from onnx_embeddings.sources.files import Wanted
+    from onnx_embeddings.sources.wanted import Wanted
     from onnx_embeddings.store import Store
 
 logger = logging.getLogger(__name__)
 
 _COMMIT = re.compile("[0-9a-f]{40}")
-_JSON_BYTES = 64 * 2**20
+_CONTENT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+_SHA256_DIGITS = 64
 
 
 def folder() -> Path:
@@ -42,6 +42,11 @@ def folder() -> Path:
     return Path(os.path.expandvars(hub)).expanduser().absolute()
 
 
+def repository(name: str) -> Path:
+    """The folder that the cache has for a model of this name."""
+    return folder() / f"models--{name.replace('/', '--')}"
+
+
 def find(wanted: Wanted, store: Store, looked_in: list[str]) -> Path | None:
     """The folder of a snapshot that is known to hold all that an engine needs, or None.
 
@@ -52,14 +57,14 @@ def find(wanted: Wanted, store: Store, looked_in: list[str]) -> Path | None:
         store: remembers what the content of a file was.
         looked_in: what was found is added to it when it was not enough.
     """
-    repository = folder() / f"models--{wanted.name.replace('/', '--')}"
-    snapshots = _snapshots(repository, wanted)
+    place = repository(wanted.name)
+    snapshots = _snapshots(place, wanted)
     if not snapshots:
         looked_in.append(f"Hugging Face cache {folder()}: nothing")
     for snapshot in snapshots:
-        missing = _missing(repository, snapshot, wanted.variant)
+        missing = _missing(place, snapshot, wanted.variant, store)
         if not missing and wanted.known is not None:
-            missing = _differing(snapshot, wanted.known, wanted.variant, store)
+            missing = differing(snapshot, wanted.known, wanted.variant, store)
         if not missing:
             return snapshot
         logger.info("%s is not used: %s", snapshot, missing)
@@ -82,39 +87,99 @@ def _snapshots(repository: Path, wanted: Wanted) -> list[Path]:
     return [snapshot] if _COMMIT.fullmatch(commit) and snapshot.is_dir() else []
 
 
-def _missing(repository: Path, snapshot: Path, variant: str | None) -> str:
-    """What the snapshot lacks, or nothing where it is complete beyond doubt."""
-    markers = repository / ".no_exist" / snapshot.name
+def _missing(place: Path, snapshot: Path, variant: str | None, store: Store) -> str:
+    """What the snapshot lacks, or nothing where it is complete beyond doubt, and undamaged."""
+    markers = place / ".no_exist" / snapshot.name
+    files = _Snapshot(snapshot, store)
     try:
-        names = {
-            path.relative_to(snapshot).as_posix()
-            for path in snapshot.rglob("*")
-            if path.is_file() and path.stat().st_size > 0  # a broken link is no file
-        }
-        choice = needed(names, lambda name: _json(snapshot / name), variant=variant)
-        missing = [name for name in choice.files if name not in names]
+        found = layout.choose(files, variant=variant)
+        missing = [name for name in found.files if not files.has(name)]
         # Whoever asked for a file that the repository does not have left an empty one here.
-        missing += [name for name in choice.absent if not (markers / name).is_file()]
+        missing += [name for name in found.absent if not (markers / name).is_file()]
+        if missing:
+            return f"incomplete, without {', '.join(missing)}"
+        for name in found.files:
+            files.check(name)
     except (ModelFormatError, OSError) as error:
         return str(error)
-    return f"incomplete, without {', '.join(missing)}" if missing else ""
+    return ""
 
 
-def _json(file: Path) -> Any:
-    try:
-        if file.stat().st_size > _JSON_BYTES:
-            raise ModelFormatError(file, f"is larger than {_JSON_BYTES // 2**20} MiB")
-        return json.loads(file.read_bytes())
-    except (OSError, RecursionError) as error:
-        raise ModelFormatError(file, f"cannot be read: {error}") from error
-    except ValueError as error:
-        if isinstance(error, ModelFormatError):
-            raise
-        raise ModelFormatError(file, f"is not valid JSON: {error}") from error
+class _Snapshot(layout.OnDisk):
+    """A folder of the cache: what is empty, or a broken link, is not there."""
+
+    def __init__(self, path: Path, store: Store) -> None:
+        super().__init__(path)
+        self._store = store
+        self._arrived = store.arrived(path)
+
+    def has(self, name: str) -> bool:
+        file = self.path / name
+        return file.is_file() and file.stat().st_size > 0
+
+    def names(self, folder: str) -> list[str]:
+        return [name for name in super().names(folder) if self.has(f"{folder}{name}")]
+
+    def json(self, name: str) -> Any:
+        self.check(name)
+        return super().json(name)
+
+    def check(self, name: str) -> None:
+        """Raise ModelFormatError if a file has not the content that it came with.
+
+        Where the cache has links, the file that one leads to is named by its content: by the sha256
+        of a large file and the git blob id of a small one. Each file is read once.
+        """
+        file = self.path / name
+        must_be = self._arrived.get(name) or _blob_name(file)
+        if must_be is not None and (found := digest(file, must_be, self._store)) != must_be:
+            size = file.stat().st_size
+            raise ModelFormatError(file, f"is damaged: its {size} bytes are {found}, not {must_be}")
 
 
-def _differing(snapshot: Path, known: CatalogModel, variant: str | None, store: Store) -> str:
-    """Which file has another content than the catalog says, or nothing."""
+def digest(file: Path, like: str, store: Store, *, anew: bool = False) -> str:
+    """The sha256 of a file, or its git blob id.
+
+    Args:
+        file: which.
+        like: a digest of the kind that is wanted.
+        store: remembers digests.
+        anew: read the file whatever is remembered.
+
+    Raises:
+        ModelFormatError: the file can't be read.
+    """
+    of = store.sha256 if len(like) == _SHA256_DIGITS else store.git_blob_id
+    return of(file, anew=anew)
+
+
+def expected(place: Path, store: Store) -> dict[Path, str]:
+    """The digest that each file of a repository's snapshots must have, where that is known."""
+    digests: dict[Path, str] = {}
+    for snapshot in sorted(place.glob("snapshots/*")):
+        arrived = store.arrived(snapshot)
+        for file in sorted(snapshot.rglob("*")):
+            name = file.relative_to(snapshot).as_posix()
+            known = arrived.get(name) or _blob_name(file)
+            if known is not None and not file.is_dir():
+                digests[file] = known
+    return digests
+
+
+def commit_in(name: str) -> str | None:
+    """The commit that a folder's name begins with."""
+    match = _COMMIT.match(name)
+    return match[0] if match else None
+
+
+def _blob_name(file: Path) -> str | None:
+    real = file.resolve()
+    is_blob = real.parent.name == "blobs" and _CONTENT.fullmatch(real.name)
+    return real.name if is_blob else None
+
+
+def differing(snapshot: Path, known: CatalogModel, variant: str | None, store: Store) -> str:
+    """Which file of a folder has another content than the catalog says, or nothing."""
     for file in known.files:
         path = snapshot / file.path
         if not path.is_file():

@@ -6,7 +6,6 @@ Written for huggingface_hub 0.30 to 2.x, which stand on three different HTTP lib
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import os
 import queue
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from onnx_embeddings import layout
+from onnx_embeddings.documents import read_json
 from onnx_embeddings.errors import (
     DownloadError,
     ModelFormatError,
@@ -25,13 +26,12 @@ from onnx_embeddings.errors import (
     VerificationError,
 )
 from onnx_embeddings.sources import hub_cache
-from onnx_embeddings.sources.files import needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onnx_embeddings.catalog import CatalogModel
-    from onnx_embeddings.sources.files import Wanted
+    from onnx_embeddings.sources.wanted import Wanted
     from onnx_embeddings.store import Store
 
 logger = logging.getLogger(__name__)
@@ -72,12 +72,12 @@ def fetch(wanted: Wanted, store: Store, *, patience_s: float = LONG_PROBE_S) -> 
         DownloadError: the hub cannot be reached, or fails.
         StoreError: the cache cannot be written.
     """
-    hub = _Hub(wanted)
+    hub = _Hub(wanted, store)
     with hub.translated():
         hub.check_alive(patience_s)
-        listing = hub.listing()
-        choice = needed(listing, hub.json, variant=wanted.variant)
-        lacking = [name for name in choice.files if name not in listing]
+        hub.look_up()
+        choice = layout.choose(hub, variant=wanted.variant)
+        lacking = [name for name in choice.files if not hub.has(name)]
         if lacking:
             raise ModelFormatError(
                 f"{hub.host}/{wanted.name}", f"the repository has no {', '.join(lacking)}"
@@ -88,24 +88,25 @@ def fetch(wanted: Wanted, store: Store, *, patience_s: float = LONG_PROBE_S) -> 
         for name in choice.files:
             hub.file(name)
         hub.check_whole(choice.files)
-        if wanted.known is not None:
-            hub.verify(wanted.known, store)
+        hub.settle(choice.files, wanted.known)
     return hub.folder
 
 
 class _Hub:
-    """One repository at one commit."""
+    """One repository at one commit; its files are `layout.Files`."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: Wanted, store: Store) -> None:
         from huggingface_hub import constants
 
         self._repo = wanted.name
         self._revision = wanted.revision
+        self._store = store
         # The library asks once, when it is imported; a program may set it later.
         endpoint = os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
         self._endpoint = (endpoint or constants.HUGGINGFACE_CO_URL_HOME).rstrip("/")
         self._cache = hub_cache.folder()
         self._commit = ""
+        self._listing: dict[str, str | None] = {}
         self._files: dict[str, Path] = {}
         address = urlsplit(self._endpoint)
         self.host = f"{address.hostname}:{address.port}" if address.port else str(address.hostname)
@@ -139,32 +140,76 @@ class _Hub:
         if problem is not None:
             raise DownloadError(self.host, problem, _NETWORK_HINT)
 
-    def listing(self) -> frozenset[str]:
-        """The names of all files; pins the commit that everything else is taken from."""
+    def look_up(self) -> None:
+        """Ask for the names of all files; pins the commit that everything else is taken from."""
         from huggingface_hub import HfApi
 
         api = HfApi(endpoint=self._endpoint)
-        info = api.model_info(self._repo, revision=self._revision, timeout=_LISTING_S)
+        info = api.model_info(
+            self._repo, revision=self._revision, timeout=_LISTING_S, files_metadata=True
+        )
         self._commit = str(info.sha)
-        return frozenset(sibling.rfilename for sibling in info.siblings or ())
+        # Of large files the sha256, of small ones the git blob id; a mirror may not say.
+        self._listing = {
+            sibling.rfilename: sibling.lfs["sha256"] if sibling.lfs else sibling.blob_id
+            for sibling in info.siblings or ()
+        }
 
-    def file(self, name: str, *, force: bool = False) -> Path:
-        """The file in the cache, fetched where it is not there."""
+    def has(self, name: str) -> bool:
+        """Whether the repository has this file."""
+        return name in self._listing
+
+    def names(self, folder: str) -> list[str]:
+        """Of the files in a folder."""
+        inside = (name.removeprefix(folder) for name in self._listing if name.startswith(folder))
+        return [name for name in inside if "/" not in name]
+
+    def place(self, name: str) -> str:
+        """What an error calls a file."""
+        return "/".join(part for part in (self.host, self._repo, name) if part)
+
+    def file(self, name: str) -> Path:
+        """The file in the cache, fetched where it is not there, with the content that it must have.
+
+        A file that differs from what the hub says is fetched once more, and no other.
+
+        Raises:
+            VerificationError: it differs again.
+        """
+        if name not in self._files:
+            path = self._fetched(name)
+            expected = self._listing.get(name)
+            if expected is not None:
+                path = self._verified(name, path, expected)
+            self._files[name] = path
+        return self._files[name]
+
+    def _fetched(self, name: str, *, force: bool = False) -> Path:
         from huggingface_hub import hf_hub_download
 
-        if force or name not in self._files:
-            path = hf_hub_download(
-                self._repo,
-                name,
-                # One file by branch or tag: so the cache notes which commit that is. Every model
-                # is asked for this one.
-                revision=self._revision if name == "modules.json" else self._commit,
-                cache_dir=self._cache,
-                endpoint=self._endpoint,
-                force_download=force,
+        path = hf_hub_download(
+            self._repo,
+            name,
+            # One file by branch or tag: so the cache notes which commit that is. Every model is
+            # asked for this one.
+            revision=self._revision if name == "modules.json" else self._commit,
+            cache_dir=self._cache,
+            endpoint=self._endpoint,
+            force_download=force,
+        )
+        return Path(str(path))
+
+    def _verified(self, name: str, path: Path, expected: str) -> Path:
+        if hub_cache.digest(path, expected, self._store) == expected:
+            return path
+        logger.warning("%s has not the content that it must have, fetching it once more", path)
+        path = self._fetched(name, force=True)
+        found = hub_cache.digest(path, expected, self._store)
+        if found != expected:
+            raise VerificationError(
+                path, expected, found, f"{self.host} serves another file: it is not used"
             )
-            self._files[name] = Path(str(path))
-        return self._files[name]
+        return path
 
     def check_whole(self, names: tuple[str, ...]) -> None:
         """Raise DownloadError if the files do not all lie in the one commit's folder."""
@@ -176,11 +221,7 @@ class _Hub:
 
     def json(self, name: str) -> Any:
         """The content of a JSON file."""
-        file = self.file(name)
-        try:
-            return json.loads(file.read_bytes())
-        except (ValueError, RecursionError) as error:
-            raise ModelFormatError(file, f"is not valid JSON: {error}") from error
+        return read_json(self.file(name))
 
     def note_absent(self, name: str) -> None:
         """Have the cache remember that the repository has no such file."""
@@ -189,18 +230,18 @@ class _Hub:
         with suppress(EntryNotFoundError):
             self.file(name)
 
-    def verify(self, known: CatalogModel, store: Store) -> None:
-        """Compare what was fetched with the catalog; what differs is fetched once more."""
-        for file in known.files:
+    def settle(self, names: tuple[str, ...], known: CatalogModel | None) -> None:
+        """Compare what was fetched with what the catalog says, and remember what it was.
+
+        Raises:
+            VerificationError: the hub serves another file than the catalog knows.
+        """
+        for file in known.files if known is not None else ():
             path = self.folder / file.path
-            if not path.is_file() or store.sha256(path) == file.sha256:
-                continue
-            logger.warning("%s is not what the catalog knows, fetching it once more", path)
-            found = store.sha256(self.file(file.path, force=True))
-            if found != file.sha256:
-                raise VerificationError(
-                    path, file.sha256, found, f"{self.host} serves another file: it is not used"
-                )
+            if path.is_file():
+                self._verified(file.path, path, file.sha256)
+        digests = {name: self._store.sha256(self.folder / name) for name in names}
+        self._store.keep_arrived(self.folder, digests)
 
     @contextmanager
     def translated(self) -> Iterator[None]:

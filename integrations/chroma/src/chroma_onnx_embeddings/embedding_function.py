@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -164,7 +165,12 @@ class OnnxEmbeddingFunction(_Unwrapped):
         return ["cosine", "ip", "l2"]
 
     def get_config(self) -> dict[str, Any]:
-        """The request as JSON types: what Chroma keeps with a collection."""
+        """The request as JSON types: what Chroma keeps with a collection.
+
+        ``variant="auto"`` opens the model: the file that it took is kept, not the question.
+        """
+        if self._request.variant == "auto":
+            self._request = replace(self._request, variant=self.engine.open().request.variant)
         return self._request.to_dict()
 
     @staticmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.embeddings import Embeddings
@@ -123,7 +123,11 @@ class OnnxEmbeddings(BaseModel, Embeddings):
         """The engine, opened by the first who asks: its ``spec``, its ``path``, its ``stats()``."""
         # Threads that come at once make an engine each, on one session; the last one is kept.
         if self._engine is None or self._engine.closed:
-            self._engine = onnx_embeddings.load(self._request, config=self._config)
+            engine = onnx_embeddings.load(self._request, config=self._config)
+            # What "auto" took is what is kept of these settings; fields may be frozen.
+            object.__setattr__(self, "variant", engine.request.variant)
+            self._request = replace(self._request, variant=self.variant)
+            self._engine = engine
         return self._engine
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -113,6 +114,7 @@ class OnnxEmbedder:
         engine = self._engine
         if engine is None or (engine.closed and not self._is_given):
             engine = self._engine = onnx_embeddings.load(self._request, config=self._config)
+            self._request = replace(self._request, variant=engine.request.variant)
         return engine
 
     def vector_params(self, **overrides: Any) -> models.VectorParams:

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding, Embedding
@@ -55,7 +56,11 @@ class OnnxEmbedding(EmbeddingSettings):
         """The engine, opened by the first who asks: its ``spec``, its ``path``, its ``stats()``."""
         # Threads that come at once make an engine each, on one session; the last one is kept.
         if self._engine is None or self._engine.closed:
-            self._engine = onnx_embeddings.load(self._request, config=self._config)
+            engine = onnx_embeddings.load(self._request, config=self._config)
+            # What "auto" took is what is kept of these settings; fields may be frozen.
+            object.__setattr__(self, "variant", engine.request.variant)
+            self._request = replace(self._request, variant=self.variant)
+            self._engine = engine
         return self._engine
 
     def get_text_embedding_batch(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -88,6 +89,8 @@ class OnnxEmbedder:
         if engine is None or engine.closed:
             engine = onnx_embeddings.load(self._request, config=self._config)
             self._check_prefix(getattr(engine.spec, self._prompt))
+            # What "auto" took is what `to_dict` keeps.
+            self._request = replace(self._request, variant=engine.request.variant)
             self._engine = engine
         return engine
 

@@ -1,0 +1,86 @@
+"""A folder with a compiled graph and its weights: what stands in it, and whether it is whole."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from onnx_embeddings.arrays import Graph
+from onnx_embeddings.compiler.note import GRAPH_FORMAT, NOTE_FILE, write_note
+from onnx_embeddings.documents import read_object
+from onnx_embeddings.errors import ModelFormatError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GRAPH_FILE = "graph.onnx"
+WEIGHTS_FILE = "weights.bin"
+_OF_THE_GRAPH = ("layout", "hidden_size", "weights", "precision", "scheme", "output", "long_text")
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "hidden_size": int,
+    "long_text": (int, type(None)),
+}
+
+
+def write(place: Path, graph: Graph, model: str) -> None:
+    """Say what is in a folder that has its graph and weights.
+
+    Args:
+        place: the folder.
+        graph: what was written there.
+        model: whose it is, for people.
+    """
+    files = {name: _content(place / name) for name in (GRAPH_FILE, WEIGHTS_FILE)}
+    values = {name: getattr(graph, name) for name in _OF_THE_GRAPH}
+    write_note(place, values | {"files": files, "model": model})
+
+
+def _content(file: Path) -> dict[str, Any]:
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {"size": file.stat().st_size, "sha256": digest}
+
+
+def read(place: Path) -> Graph:
+    """The graph in a folder.
+
+    Raises:
+        ModelFormatError: it is damaged, or of a graph format that this version does not run.
+        OSError: it can't be read.
+    """
+    note = read_object(place / NOTE_FILE, required=True)
+    found = note.get("graph_format")
+    if found != GRAPH_FORMAT:
+        raise ModelFormatError(
+            place,
+            f"was compiled in graph format {found}, this version runs {GRAPH_FORMAT}",
+            "pack it again with this version of onnx-embeddings, or install the one that packed it",
+        )
+    values = {name: note.get(name) for name in _OF_THE_GRAPH}
+    for name, value in values.items():
+        if not isinstance(value, _TYPES.get(name, str)) or isinstance(value, bool):
+            raise ModelFormatError(place / NOTE_FILE, f"{name} is {value!r}")
+    if values["layout"] != "packed":
+        raise ModelFormatError(place / NOTE_FILE, f"layout is {values['layout']!r}")
+    for name in (GRAPH_FILE, WEIGHTS_FILE):
+        size = content(note, name, place)["size"]
+        there = (place / name).stat().st_size if (place / name).is_file() else None
+        if there != size:
+            raise ModelFormatError(
+                place / name, "is missing" if there is None else f"has {there} bytes, not {size}"
+            )
+    return Graph(path=place / GRAPH_FILE, **values)  # type: ignore[arg-type]  # checked above
+
+
+def content(note: dict[str, Any], name: str, place: Path) -> dict[str, Any]:
+    """Size and sha256 that a file must have.
+
+    Raises:
+        ModelFormatError: the note does not say.
+    """
+    files = note.get("files")
+    value = files.get(name) if isinstance(files, dict) else None
+    values = value if isinstance(value, dict) else {}
+    if type(values.get("size")) is not int or not isinstance(values.get("sha256"), str):
+        raise ModelFormatError(place / NOTE_FILE, f"does not say what {name} must be")
+    return values

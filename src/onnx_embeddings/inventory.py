@@ -1,0 +1,176 @@
+"""A model's name in, its copies on this disk out: what they take, whether they are whole, away.
+
+A model may lie here several times: as it was fetched (in the store, or in the Hugging Face cache
+that other tools share), compiled, and in an installed package.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from onnx_embeddings import catalog, manifest
+from onnx_embeddings.compiler import compiled
+from onnx_embeddings.compiler.note import NOTE_FILE
+from onnx_embeddings.documents import read_object
+from onnx_embeddings.errors import ModelFormatError, SettingError, VerificationError
+from onnx_embeddings.sources import hub_cache, installed
+from onnx_embeddings.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from onnx_embeddings.config import EngineConfig
+
+logger = logging.getLogger(__name__)
+
+Kind = Literal["store", "hub cache", "package", "compiled"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """A copy of a model.
+
+    Attributes:
+        kind: where it is kept.
+        path: its folder.
+        size: bytes that it takes; of the hub cache all that the repository takes there.
+        precision: of a compiled or packed one.
+    """
+
+    kind: Kind
+    path: Path
+    size: int
+    precision: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What was found out of a copy: nothing wrong, or what.
+
+    Attributes:
+        copy: which.
+        files: how many of its files were read.
+        problem: what is wrong; None where nothing is.
+    """
+
+    copy: Copy
+    files: int
+    problem: str | None
+
+
+def copies(model: str, config: EngineConfig) -> list[Copy]:
+    """The copies of a model, by its name or alias.
+
+    Args:
+        model: the name.
+        config: resolved: it says where the store is.
+    """
+    store = Store(config.home_path)
+    known = catalog.find(model)
+    name = model if known is None else known.name
+    found = [Copy(kind="store", path=p, size=_size(p)) for p in _in_store(store, name)]
+    repository = hub_cache.repository(name)
+    if repository.is_dir():
+        found.append(Copy(kind="hub cache", path=repository, size=_size(repository)))
+    for _, folder in installed.folders():
+        try:
+            said = manifest.read(folder)
+        except ModelFormatError as error:
+            logger.warning("%s", error)
+            continue
+        if said.model == name:
+            size = _size(folder)
+            found.append(Copy(kind="package", path=folder, size=size, precision=said.precision))
+    names = {name, *(known.aliases if known is not None else ())}
+    found += [copy for copy, whose in _compiled(store) if whose in names]
+    return found
+
+
+def verify(copy: Copy, model: str, config: EngineConfig) -> Finding:
+    """Read all files of a copy and compare them with what they must be.
+
+    Args:
+        copy: which.
+        model: its name.
+        config: resolved.
+    """
+    store = Store(config.home_path)
+    expected: dict[Path, str] = {}
+    problem = None
+    try:
+        expected = _expected(copy, model, store)
+        for file, digest in expected.items():
+            found = hub_cache.digest(file, digest, store, anew=True)
+            if found != digest:
+                problem = str(VerificationError(file, digest, found))
+    except (ModelFormatError, OSError) as error:
+        problem = str(error)
+    return Finding(copy=copy, files=len(expected), problem=problem)
+
+
+def remove(copy: Copy, config: EngineConfig) -> None:
+    """Delete a copy. An engine that runs it goes on with what it has loaded.
+
+    Raises:
+        StoreError: it can't be deleted.
+        SettingError: it is a package, which pip has to remove.
+    """
+    if copy.kind == "package":
+        package = copy.path.parent.name.replace("_", "-")
+        raise SettingError("model", copy.path, "is in a package", f"run: pip uninstall {package}")
+    Store(config.home_path).remove(copy.path)
+
+
+def _expected(copy: Copy, model: str, store: Store) -> dict[Path, str]:
+    """The digest that each file must have."""
+    if copy.kind == "compiled":
+        note = read_object(copy.path / NOTE_FILE, required=True)
+        if note.get("layout") != "packed":
+            return {}
+        names = (compiled.GRAPH_FILE, compiled.WEIGHTS_FILE)
+        return {copy.path / n: compiled.content(note, n, copy.path)["sha256"] for n in names}
+    if copy.kind == "package":
+        said = manifest.read(copy.path)
+        return {copy.path / name: content.sha256 for name, content in said.files.items()}
+    if copy.kind == "hub cache":
+        return hub_cache.expected(copy.path, store)
+    known = catalog.find(model)
+    files = () if known is None else known.files
+    return {copy.path / f.path: f.sha256 for f in files if not f.optional}
+
+
+def _in_store(store: Store, name: str) -> list[Path]:
+    place = store.models / name.replace("/", "--")
+    return sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
+
+
+def _compiled(store: Store) -> Iterator[tuple[Copy, object]]:
+    """Each compiled folder, and the model that it was made from."""
+    for place in sorted(store.compiled.iterdir()) if store.compiled.is_dir() else ():
+        try:
+            note = read_object(place / NOTE_FILE)
+        except (ModelFormatError, OSError) as error:
+            logger.warning("%s", error)
+            continue
+        precision = note.get("precision")
+        copy = Copy(
+            kind="compiled",
+            path=place,
+            size=_size(place),
+            precision=precision if isinstance(precision, str) else None,
+        )
+        yield copy, note.get("model")
+
+
+def _size(folder: Path) -> int:
+    # Links lead to files that are counted where they lie.
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return sum(path.stat().st_size for path in files)
+
+
+def revision_of(path: Path) -> str | None:
+    """The commit of the hub that a folder holds, by its name in the store or in the hub cache."""
+    return hub_cache.commit_in(path.name)

@@ -1,0 +1,164 @@
+"""What a packed model says of itself: whose it is, and every file with its sha256."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from onnx_embeddings.documents import read_object
+from onnx_embeddings.errors import ModelFormatError, VerificationError
+from onnx_embeddings.layout import COMPILED, inside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+FILE = f"{COMPILED}manifest.json"
+"""Its place in the folder of a packed model."""
+
+GROUP = "onnx_embeddings.models"
+"""The entry points of installed packages that hold a model."""
+
+FOLDER = "model"
+"""The folder of the model in such a package."""
+
+_FORMAT = 1
+_TEXTS = ("model", "licence", "precision", "packed_with")
+_SHA256_DIGITS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What a file must hold: its size in bytes and its sha256 in hexadecimal."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a packed model says of itself.
+
+    Attributes:
+        model: the name that it is found by.
+        revision: the commit of the hub that it was made from, where that is known.
+        licence: of the model.
+        precision: what it computes in.
+        variant: the ready ONNX file that was packed as it is, or None for a compiled graph.
+        graph_format: of the compiled graph; None without one.
+        packed_with: the version of onnx-embeddings that made it.
+        files: all others of its folder, by name.
+    """
+
+    model: str
+    revision: str | None
+    licence: str
+    precision: str
+    variant: str | None
+    graph_format: int | None
+    packed_with: str
+    files: dict[str, Content]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as JSON types."""
+        return {"format": _FORMAT} | asdict(self)
+
+
+def read(folder: Path) -> Manifest:
+    """The manifest in the folder of a packed model.
+
+    Raises:
+        ModelFormatError: it is missing, damaged, or of a later version.
+    """
+    file = folder / FILE
+    try:
+        return from_dict(read_object(file, required=True), file)
+    except OSError as error:
+        raise ModelFormatError(file, f"cannot be read: {error}") from error
+
+
+def from_dict(values: dict[str, Any], file: object) -> Manifest:
+    """The manifest that `to_dict` came from.
+
+    Args:
+        values: of the JSON file.
+        file: what an error calls it.
+
+    Raises:
+        ModelFormatError: it is damaged, or of a later version.
+    """
+    if values.get("format") != _FORMAT:
+        hint = "a later version of onnx-embeddings may have packed it: upgrade"
+        raise ModelFormatError(file, f"is of format {values.get('format')!r}", hint)
+    for name in _TEXTS:
+        if not isinstance(values.get(name), str):
+            raise ModelFormatError(file, f"{name} is {values.get(name)!r}")
+    for name in ("revision", "variant"):
+        if not isinstance(values.get(name), str | None):
+            raise ModelFormatError(file, f"{name} is {values.get(name)!r}")
+    graph_format = values.get("graph_format")
+    if type(graph_format) not in {int, type(None)}:
+        raise ModelFormatError(file, f"graph_format is {graph_format!r}")
+    files = values.get("files")
+    if not isinstance(files, dict):
+        raise ModelFormatError(file, "names no files")
+    return Manifest(
+        **{name: values[name] for name in _TEXTS},
+        revision=values.get("revision"),
+        variant=values.get("variant"),
+        graph_format=graph_format,
+        files={_name(name, file): _content(content, file) for name, content in files.items()},
+    )
+
+
+def _name(name: str, file: object) -> str:
+    if not name or inside(name, file) != name:
+        raise ModelFormatError(file, f"names a file {name!r}")
+    return name
+
+
+def _content(value: object, file: object) -> Content:
+    values = value if isinstance(value, dict) else {}
+    size, sha256 = values.get("size"), values.get("sha256")
+    if type(size) is not int or size < 0 or not isinstance(sha256, str):
+        raise ModelFormatError(file, f"says of a file {value!r}")
+    return Content(size=size, sha256=sha256)
+
+
+def content_of(path: Path) -> Content:
+    """What a file holds.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return Content(size=path.stat().st_size, sha256=digest)
+
+
+def check(folder: Path, manifest: Manifest, sha256: Callable[[Path], str]) -> None:
+    """Compare the files of a packed model with its manifest.
+
+    Args:
+        folder: of the model.
+        manifest: of the model.
+        sha256: of a file; it may remember.
+
+    Raises:
+        ModelFormatError: a file is missing or has another size.
+        VerificationError: a file has another content.
+    """
+    for name, content in manifest.files.items():
+        path = folder / name
+        if not path.is_file():
+            raise ModelFormatError(path, "is missing", _AGAIN)
+        size = path.stat().st_size
+        if size != content.size:
+            raise ModelFormatError(path, f"has {size} bytes, not {content.size}", _AGAIN)
+        found = sha256(path)
+        if found != content.sha256:
+            raise VerificationError(path, content.sha256, found, _AGAIN)
+
+
+_AGAIN = "install or unpack the packed model again"

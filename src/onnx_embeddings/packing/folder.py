@@ -1,0 +1,71 @@
+"""A prepared model in, a folder that needs nothing else out."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+from onnx_embeddings import __version__, layout, manifest
+from onnx_embeddings.compiler import GRAPH_FORMAT
+from onnx_embeddings.errors import StoreError
+from onnx_embeddings.manifest import Manifest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onnx_embeddings.shared import Prepared
+
+LICENCES = re.compile(r"(LICEN[CS]E|NOTICE|COPYING)([.-].*)?", re.IGNORECASE)
+"""Names of files that go with a model whatever else does."""
+
+
+def write_folder(
+    model: Prepared, target: Path, *, name: str, licence: str, revision: str | None
+) -> Manifest:
+    """A model as a folder that needs nothing else: configs, tokenizer, graph, licence, manifest.
+
+    Args:
+        model: what to pack.
+        target: an empty folder.
+        name: the name that the model is to be found by.
+        licence: of the model.
+        revision: the commit of the hub that it came from, where that is known.
+
+    Raises:
+        StoreError: it can't be written.
+    """
+    files = model.files
+    found = layout.choose(layout.OnDisk(files.path), variant=files.variant)
+    numbers = {found.index, *found.weights, *found.compiled, found.ready, *found.ready_data}
+    sources = {n: files.path / n for n in found.files if n not in numbers}
+    ready = model.graph.layout == "padded"
+    if ready:
+        sources |= {n: files.path / n for n in (*found.ready_data, found.ready) if n is not None}
+    else:
+        place = model.graph.path.parent
+        sources |= {n: place / n.removeprefix(layout.COMPILED) for n in layout.COMPILED_FILES}
+    for file in files.path.iterdir():
+        if file.is_file() and LICENCES.fullmatch(file.name):
+            sources[file.name] = file
+    try:
+        for place_in, source in sources.items():
+            (target / place_in).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target / place_in)
+        said = Manifest(
+            model=name,
+            revision=revision,
+            licence=licence,
+            precision=model.spec.precision,
+            variant=found.ready if ready else None,
+            graph_format=None if ready else GRAPH_FORMAT,
+            packed_with=__version__,
+            files={n: manifest.content_of(target / n) for n in sorted(sources)},
+        )
+        (target / manifest.FILE).parent.mkdir(exist_ok=True)
+        text = json.dumps(said.to_dict(), indent=1, sort_keys=True)
+        (target / manifest.FILE).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise StoreError(target, str(error)) from error
+    return said

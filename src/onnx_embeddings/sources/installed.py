@@ -1,0 +1,78 @@
+"""A model's name in, the folder of an installed package that holds the model out.
+
+`onnx-embeddings pack` makes such packages. Nothing in them is imported or run: their entry point
+says only where the folder is.
+"""
+
+from __future__ import annotations
+
+import logging
+from importlib.machinery import PathFinder
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnx_embeddings import manifest
+from onnx_embeddings.errors import ModelFormatError, VerificationError
+from onnx_embeddings.layout import AUTO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onnx_embeddings.manifest import Manifest
+    from onnx_embeddings.sources.wanted import Wanted
+    from onnx_embeddings.store import Store
+
+logger = logging.getLogger(__name__)
+
+_FIRST = "fp32"  # where no precision is asked for and a model is there in several
+
+
+def find(wanted: Wanted, store: Store, looked_in: list[str]) -> Path | None:
+    """The folder of a packed model that is installed, or None.
+
+    Args:
+        wanted: the model.
+        store: remembers what the content of a file was.
+        looked_in: what was found is added to it when it does not fit.
+    """
+    found: dict[str, Path] = {}
+    for package, folder in folders():
+        try:
+            said = manifest.read(folder)
+            if said.model != wanted.name:
+                continue
+            why_not = _why_not(said, wanted)
+            if not why_not:
+                manifest.check(folder, said, store.sha256)
+                found.setdefault(said.precision, folder)
+                continue
+        except (ModelFormatError, VerificationError) as error:
+            why_not = str(error)
+        logger.info("the package %s is not used: %s", package, why_not)
+        looked_in.append(f"installed package {package}: {why_not}")
+    if not found:
+        looked_in.append("installed packages: none that fits")
+        return None
+    return found.get(_FIRST) or next(iter(found.values()))
+
+
+def folders() -> Iterator[tuple[str, Path]]:
+    """The packages that hold a model, with the folder that it is in."""
+    for point in entry_points(group=manifest.GROUP):
+        # A module of the top only: to look for one inside of a package would import that.
+        spec = PathFinder.find_spec(point.value) if point.value.isidentifier() else None
+        for place in (spec.submodule_search_locations or ()) if spec is not None else ():
+            yield point.value, Path(place) / manifest.FOLDER
+
+
+def _why_not(said: Manifest, wanted: Wanted) -> str:
+    """Why a packed model of this name is not what is wanted, or nothing."""
+    if wanted.precision not in {None, said.precision}:
+        return f"it is packed as {said.precision}"
+    fits = said.variant is not None if wanted.variant == AUTO else wanted.variant == said.variant
+    if wanted.variant is not None and not fits:
+        return f"it is packed from {said.variant or 'the weights'}"
+    if said.revision is not None and wanted.revision not in {None, said.revision}:
+        return f"it is packed from revision {said.revision}"
+    return ""

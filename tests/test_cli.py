@@ -1,0 +1,211 @@
+"""The command `onnx-embeddings`, as a person and as a script use it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hub_server import HubServer
+from typer.testing import CliRunner
+
+import onnx_embeddings
+from onnx_embeddings import EngineConfig, cli
+from onnx_embeddings.errors import OnnxEmbeddingsError
+from onnx_embeddings.testing import write_tiny_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from typer.testing import Result
+
+NAME = "org/tiny"
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    folder = write_tiny_model(tmp_path / "source", seed=21)
+    files = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*") if p.is_file()}
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "127.0.0.1,localhost")
+    with HubServer() as server:
+        server.add(NAME, {name: file.read_bytes() for name, file in files.items()})
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        yield server
+
+
+def run(*arguments: object, code: int = 0, answer: str | None = None) -> Result:
+    result = CliRunner().invoke(cli.app, [str(a) for a in arguments], input=answer)
+    if isinstance(result.exception, OnnxEmbeddingsError):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result
+
+
+def values(*arguments: object, code: int = 0) -> Any:
+    return json.loads(run(*arguments, "--json", code=code).stdout)
+
+
+def kinds(model: str = NAME) -> list[str]:
+    return [copy["kind"] for copy in values("info", model)["copies"]]
+
+
+def test_help_names_all_commands_and_says_what_they_do() -> None:
+    text = run("--help").output
+    for command in ("pull", "list", "info", "verify", "remove", "pack", "unpack"):
+        assert command in text
+        assert "Usage" in run(command, "--help").output
+    assert run("--version").stdout.strip() == onnx_embeddings.__version__
+
+
+def test_a_pulled_model_starts_without_the_network(hub: HubServer) -> None:
+    assert values("info", NAME)["copies"] == []
+    told = values("pull", NAME, "--precision", "int8")
+    assert told["spec"]["precision"] == "int8"
+    hub.requests.clear()
+    with onnx_embeddings.load(NAME, precision="int8", config=EngineConfig(offline=True)) as engine:
+        assert str(engine.path) == told["path"]
+        assert engine.spec.to_dict() == told["spec"]
+    assert hub.requests == []
+    assert kinds() == ["hub cache", "compiled"]
+    text = run("pull", NAME, "--precision", "int8").stdout
+    assert "32 numbers, int8, up to 32 tokens" in text
+    assert told["path"] in text.replace("\n", "")
+
+
+def test_info_shows_what_every_copy_takes(hub: HubServer) -> None:
+    del hub
+    run("pull", NAME)
+    (cached, compiled) = values("info", NAME)["copies"]
+    assert cached["bytes"] > 100_000
+    assert compiled["bytes"] > 50_000
+    assert (cached["precision"], compiled["precision"]) == (None, "fp32")
+    text = run("info", NAME).stdout
+    assert "not in the catalog" in text
+    assert "hub cache" in text
+    known = values("info", "all-MiniLM-L6-v2")
+    assert known["model"] == "sentence-transformers/all-MiniLM-L6-v2"
+    assert known["known"]["dim"] == 384
+    assert "onnx-embeddings pull" in run("info", "all-MiniLM-L6-v2").stdout
+
+
+def test_list_shows_the_catalog() -> None:
+    models = {model["name"]: model for model in values("list")}
+    assert models["sentence-transformers/all-MiniLM-L6-v2"]["on_disk_bytes"] == 0
+    assert {model.name for model in onnx_embeddings.list_models()} == set(models)
+    text = run("list").stdout
+    for name in models:
+        assert name in text
+    assert values("list", "--here") == []
+
+
+def test_verify_names_what_is_damaged_and_pull_mends_that_alone(hub: HubServer) -> None:
+    told = values("pull", NAME)
+    found = values("verify", NAME)
+    assert [(f["kind"], f["problem"]) for f in found] == [("hub cache", None), ("compiled", None)]
+    assert found[0]["files"] >= 6
+    assert "files are right" in run("verify", NAME).stdout
+    from pathlib import Path
+
+    blob = (Path(told["path"]) / "model.safetensors").resolve()
+    damaged = bytearray(blob.read_bytes())
+    damaged[-1] ^= 1
+    status = blob.stat()
+    blob.write_bytes(damaged)
+    import os
+
+    # Even where nothing but the content tells.
+    os.utime(blob, ns=(status.st_atime_ns, status.st_mtime_ns))
+    found = values("verify", NAME, code=1)
+    assert "model.safetensors has sha256" in found[0]["problem"]
+    assert "DAMAGED" in run("verify", NAME, code=1).stdout
+    hub.requests.clear()
+    run("pull", NAME)
+    assert hub.fetched() == ["model.safetensors"]
+    assert [f["problem"] for f in values("verify", NAME)] == [None, None]
+
+
+def test_verify_makes_away_with_damaged_compiled_weights(hub: HubServer) -> None:
+    del hub
+    run("pull", NAME)
+    from pathlib import Path
+
+    compiled = Path(values("info", NAME)["copies"][1]["path"])
+    weights = compiled / "weights.bin"
+    weights.write_bytes(bytes(weights.stat().st_size))
+    found = values("verify", NAME, code=1)
+    assert "weights.bin has sha256" in found[1]["problem"]
+    assert not compiled.exists()
+    run("pull", NAME)
+    assert [f["problem"] for f in values("verify", NAME)] == [None, None]
+    run("verify", "org/nothing", code=1)
+
+
+def test_remove_takes_either_or_both(hub: HubServer) -> None:
+    del hub
+    run("pull", NAME)
+    run("remove", NAME, code=1, answer="n\n")
+    assert kinds() == ["hub cache", "compiled"]
+    assert "are free" in run("remove", NAME, "--compiled", answer="y\n").stdout
+    assert kinds() == ["hub cache"]
+    run("pull", NAME)
+    told = values("remove", NAME, "--original")
+    assert (len(told["removed"]), told["bytes"] > 0) == (1, True)
+    assert kinds() == ["compiled"]
+    run("remove", NAME, "--yes")
+    assert kinds() == []
+    assert "nothing of org/tiny" in run("remove", NAME, "--yes").output
+
+
+def test_pack_and_unpack(hub: HubServer, tmp_path: Path) -> None:
+    del hub
+    told = values("pack", NAME, "-o", tmp_path / "dist", "--precision", "int8", "--licence", "MIT")
+    assert told["manifest"]["revision"] == "c0ffee" + 34 * "0"
+    assert "int8" in run("unpack", told["file"], "-o", tmp_path / "folder").stdout
+    with onnx_embeddings.load(tmp_path / "folder") as engine:
+        assert engine.spec.precision == "int8"
+    text = run("pack", NAME, "-o", tmp_path / "dist", "--licence", "MIT", "--archive").stdout
+    assert "unpack it there" in text
+    assert values("unpack", tmp_path / "dist" / "tiny-fp32.tar", "-o", tmp_path / "other")
+
+
+def process(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "onnx_embeddings", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_an_error_is_a_line_and_for_scripts_a_document(tmp_path: Path) -> None:
+    ended = process("pull", tmp_path / "nowhere")
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert ended.stderr.startswith("error: ")
+    assert "does not exist" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    ended = process("pull", tmp_path / "nowhere", "--json")
+    assert ended.returncode == 1
+    error = json.loads(ended.stdout)["error"]
+    assert error["type"] == "ModelNotFoundError"
+    assert "does not exist" in error["message"]
+
+
+def test_the_command_is_installed_and_importing_the_engine_does_not_load_it() -> None:
+    assert shutil.which("onnx-embeddings", path=str(_scripts())) is not None
+    code = (
+        "import sys, onnx_embeddings.engine\n"
+        "assert not {'typer', 'rich', 'click'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def _scripts() -> Path:
+    from pathlib import Path
+
+    return Path(sys.executable).parent

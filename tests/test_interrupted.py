@@ -1,0 +1,135 @@
+"""Processes that are killed while they fetch or compile, and many that start at once.
+
+`ONNX_EMBEDDINGS_KILLS=200 pytest tests/test_interrupted.py` kills as many as the name says.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hub_server import HubServer
+from test_engine import TEXTS
+
+import onnx_embeddings
+from onnx_embeddings import EngineConfig
+from onnx_embeddings.testing import write_tiny_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from onnx_embeddings.arrays import Vectors
+
+NAME = "org/tiny"
+KILLS = int(os.environ.get("ONNX_EMBEDDINGS_KILLS", "12"))
+WIDE = {"hidden_size": 96, "num_attention_heads": 6, "intermediate_size": 400}
+
+LOADS = """
+import sys, numpy as np
+import onnx_embeddings
+print("started", flush=True)
+with onnx_embeddings.load(sys.argv[1], precision=sys.argv[2]) as engine:
+    vectors = engine.embed_documents(["the cat sits", "a", "red moon"])
+print(np.abs(vectors).sum())
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_tiny_model(tmp_path / "source", config=WIDE, seed=31)
+
+
+@pytest.fixture
+def hub(source: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "127.0.0.1,localhost")
+    monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    files = {p.relative_to(source).as_posix(): p for p in source.rglob("*") if p.is_file()}
+    with HubServer() as server:
+        server.add(NAME, {name: file.read_bytes() for name, file in files.items()})
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        yield server
+
+
+def vectors_of(model: str | Path, precision: str, home: Path | None = None) -> Vectors:
+    config = EngineConfig(home=home) if home is not None else None
+    with onnx_embeddings.load(model, precision=precision, config=config) as engine:
+        return engine.embed_documents(TEXTS)
+
+
+def start(model: str, precision: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", LOADS, model, precision],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    return process
+
+
+def kill_at_random(model: str, precision: str, within_s: float, seed: int) -> int:
+    """Start and kill again and again; how many came to their end before."""
+    moments = random.Random(seed)  # noqa: S311
+    ended = 0
+    for _ in range(KILLS):
+        process = start(model, precision)
+        time.sleep(moments.uniform(0, within_s))
+        ended += process.poll() is not None
+        process.kill()
+        _, complaints = process.communicate(timeout=60)
+        # Who came to the end did so well, whatever those before left behind.
+        assert process.returncode in {0, -9}, complaints
+    return ended
+
+
+@pytest.mark.slow
+def test_a_download_may_be_killed_at_any_moment(hub: HubServer, source: Path) -> None:
+    expected = vectors_of(source, "fp32", source.parent / "other")
+    hub.pause_s = 0.02  # the weights take about a second
+    kill_at_random(NAME, "fp32", within_s=1.2, seed=1)
+    hub.pause_s = 0
+    np.testing.assert_array_equal(vectors_of(NAME, "fp32"), expected)
+    # A file that was there was not fetched again.
+    assert {name: hub.whole.count(name) for name in hub.whole if hub.whole.count(name) > 1} == {}
+    hub.requests.clear()
+    np.testing.assert_array_equal(vectors_of(NAME, "fp32"), expected)
+    assert hub.requests == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_a_compilation_may_be_killed_at_any_moment(
+    source: Path, tmp_path: Path, precision: str
+) -> None:
+    expected = vectors_of(source, precision, tmp_path / "other")
+    compiled = tmp_path / "home" / "compiled"
+    for seed in range(2):
+        kill_at_random(str(source), precision, within_s=0.5, seed=seed)
+        np.testing.assert_array_equal(vectors_of(source, precision), expected)
+        # What those that were killed left behind is gone.
+        (place,) = compiled.iterdir()
+        assert not place.name.startswith(".")
+        for file in place.iterdir():
+            file.unlink()
+        place.rmdir()
+
+
+@pytest.mark.slow
+def test_processes_that_start_at_once_fetch_a_model_once(hub: HubServer, source: Path) -> None:
+    expected = vectors_of(source, "fp32", source.parent / "other")
+    hub.pause_s = 0.005
+    processes = [start(NAME, "fp32") for _ in range(4)]
+    results = [process.communicate(timeout=60) for process in processes]
+    assert [process.returncode for process in processes] == [0] * 4, results
+    assert len({printed for printed, _ in results}) == 1
+    assert sorted(set(hub.whole)) == sorted(hub.whole)
+    np.testing.assert_array_equal(vectors_of(NAME, "fp32"), expected)

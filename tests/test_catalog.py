@@ -98,3 +98,10 @@ def test_entries_cannot_be_changed() -> None:
         model.dim = 1  # type: ignore[misc]
     with pytest.raises(TypeError):
         catalog.models()["x"] = model  # type: ignore[index]
+
+
+def test_a_model_is_the_same_however_it_is_asked_for() -> None:
+    for name, model in catalog.models().items():
+        assert catalog.find(name) is model
+    for odd in ('"', "models", "", "bert", "MIT", "mean"):
+        assert catalog.find(odd) is None

@@ -557,13 +557,31 @@ def test_a_compiled_folder_that_is_not_whole_is_compiled_again(
     assert len(list((tmp_path / "home" / "compiled").iterdir())) == 2
 
 
-def test_a_graph_in_the_store_that_the_runtime_refuses_says_what_to_delete(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["graph.onnx", "weights.bin"])
+def test_a_compiled_file_with_another_content_is_noticed_and_made_again(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not only where its size differs: a bit in the weights is a wrong vector without a word."""
     folder = write_tiny_model(tmp_path / "model", seed=4)
     config = EngineConfig(home=tmp_path / "home")
-    onnx_embeddings.load(folder, config=config).close()
+    with onnx_embeddings.load(folder, config=config) as engine:
+        expected = engine.embed_documents(["the cat"])
     (place,) = (tmp_path / "home" / "compiled").iterdir()
-    graph = place / "graph.onnx"
-    graph.write_bytes(b"\xff" * graph.stat().st_size)
+    content = bytearray((place / name).read_bytes())
+    content[len(content) // 2] ^= 64
+    (place / name).write_bytes(content)
+    with onnx_embeddings.load(folder, config=config) as engine:
+        np.testing.assert_array_equal(engine.embed_documents(["the cat"]), expected)
+    assert f"{place} is damaged" in caplog.text
+    onnx_embeddings.load(folder, config=config).close()
+    assert len(list((tmp_path / "home" / "compiled").iterdir())) == 2
+
+
+def test_a_graph_that_the_runtime_refuses_says_what_to_delete(
+    tiny_folder: Path, store: Store
+) -> None:
+    graph = prepared(tiny_folder, store)
+    graph.path.write_bytes(b"\xff" * 100)
     with pytest.raises(ModelFormatError) as caught:
-        onnx_embeddings.load(folder, config=config)
-    assert str(place) in str(caught.value.hint)
+        Session(graph)
+    assert str(graph.path.parent) in str(caught.value.hint)

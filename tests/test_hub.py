@@ -384,3 +384,20 @@ def test_offline_the_best_variant_of_what_is_here_is_taken(
     folder, resolved = sources.find(request, replace(config, offline=True), models={})
     assert (folder, resolved.variant) == (snapshot, "onnx/model_quint8_avx2.onnx")
     assert hub.requests == []
+
+
+def test_a_token_in_a_file_is_found_where_the_environment_says_now(
+    hub: HubServer, config: EngineConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """huggingface_hub asks for the place once, when it is imported."""
+    hub.add(NAME, FILES, token="hf_right")  # noqa: S106 - of a hub that is made up
+    with pytest.raises(ModelNotFoundError, match="answers 401"):
+        find(config)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "token").write_text("hf_right\n", encoding="utf-8")
+    assert content_of(find(config)) == FILES
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "third"))
+    (tmp_path / "mine").write_text("hf_right", encoding="utf-8")
+    monkeypatch.setenv("HF_TOKEN_PATH", str(tmp_path / "mine"))
+    assert content_of(find(config)) == FILES

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
@@ -155,6 +157,34 @@ def test_an_installed_model_is_found_by_its_name_without_a_network(
     assert "onnx_embeddings_model_tiny_int8" not in sys.modules
 
 
+def test_an_installed_model_needs_no_sockets_and_no_setting(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(packed(source, tmp_path / "dist"), tmp_path / "site", monkeypatch)
+
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("the network was touched")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    with onnx_embeddings.load(NAME) as engine:
+        assert engine.embed_documents(["the cat"]).shape == (1, 32)
+
+
+@pytest.mark.parametrize("name", ["graph.onnx", "weights.bin"])
+def test_an_unpacked_model_that_is_damaged_is_refused(
+    source: Path, tmp_path: Path, name: str
+) -> None:
+    unpack(packed(source, tmp_path / "dist"), tmp_path / "folder")
+    onnx_embeddings.load(tmp_path / "folder").close()
+    file = tmp_path / "folder" / "onnx-embeddings" / name
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(ModelFormatError, match=f"{name}: has not the content"):
+        onnx_embeddings.load(tmp_path / "folder")
+
+
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
@@ -238,7 +268,9 @@ def test_a_graph_that_keeps_its_weights_elsewhere_is_refused(
     file.write_bytes(model.SerializeToString())
     note = tmp_path / "folder" / "onnx-embeddings" / "graph.json"
     values = json.loads(note.read_text("utf-8"))
-    values["files"]["graph.onnx"]["size"] = file.stat().st_size
+    content = file.read_bytes()
+    sha256 = hashlib.sha256(content).hexdigest()
+    values["files"]["graph.onnx"] = {"size": len(content), "sha256": sha256}
     note.write_text(json.dumps(values), encoding="utf-8")
     with pytest.raises(ModelFormatError, match="keeps weights in"):
         onnx_embeddings.load(tmp_path / "folder")
@@ -371,3 +403,22 @@ def test_links_and_devices_in_an_archive_are_no_files(source: Path, tmp_path: Pa
                 after.addfile(member, before.extractfile(member))
     with pytest.raises(ModelFormatError, match=r"config\.json.*missing in the archive"):
         unpack(wrong, tmp_path / "folder")
+
+
+def test_what_is_installed_later_is_noticed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though where a package was found is remembered, as long as the folders have not changed."""
+    install(packed(source, tmp_path / "int8"), tmp_path / "site", monkeypatch)
+    config = EngineConfig(offline=True)
+    for _ in range(2):
+        with onnx_embeddings.load(NAME, config=config) as engine:
+            assert engine.spec.precision == "int8"
+    later = packed(source, tmp_path / "fp32", precision="fp32")
+    shutil.unpack_archive(later, tmp_path / "site", "zip")
+    with onnx_embeddings.load(NAME, config=config) as engine:
+        assert engine.spec.precision == "fp32"
+    for place in (tmp_path / "site").iterdir():
+        shutil.rmtree(place)
+    with pytest.raises(ModelNotFoundError):
+        onnx_embeddings.load(NAME, config=config)

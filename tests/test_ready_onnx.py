@@ -151,7 +151,11 @@ def test_a_text_has_the_same_bits_alone_and_in_any_batch(tmp_path: Path, positio
 
 @pytest.mark.parametrize("in_function", [False, True])
 def test_a_graph_that_quantises_by_batch_runs_one_text_at_a_time(
-    folder: Path, expected: npt.NDArray[np.float64], *, in_function: bool
+    folder: Path,
+    expected: npt.NDArray[np.float64],
+    caplog: pytest.LogCaptureFixture,
+    *,
+    in_function: bool,
 ) -> None:
     model = export(folder, quantized=True)
     if in_function:
@@ -162,6 +166,9 @@ def test_a_graph_that_quantises_by_batch_runs_one_text_at_a_time(
         assert engine.stats().batches == len(TEXTS)
         assert engine.spec.precision == "own"
         np.testing.assert_array_equal(alone(engine), vectors)
+        onnx_embeddings.load(folder).close()
+    (said,) = [record for record in caplog.records if "one at a time" in record.getMessage()]
+    assert str(folder / "onnx" / "model.onnx") in said.getMessage()
     assert 1e-4 < np.abs(vectors - expected).max() < 0.1
 
 

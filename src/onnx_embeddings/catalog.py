@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+_ENTRY = "[[models]]\n"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogFile:
     """A file of a model: wherever it comes from, it has this content.
@@ -120,6 +123,11 @@ class CatalogModel:
     files: tuple[CatalogFile, ...] = ()
     mirrors: tuple[Mirror, ...] = ()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that it is found by."""
+        return (self.name, *self.aliases)
+
     def to_dict(self) -> dict[str, Any]:
         """What is known of the model, as JSON types; without its files."""
         values = asdict(self)
@@ -151,22 +159,35 @@ def list_models() -> tuple[CatalogModel, ...]:
 
 def find(name: str) -> CatalogModel | None:
     """The model of this name or alias, or None if the catalog does not know it."""
-    return models().get(name)
+    for text in _entries():
+        # To read all of them would take longer than all the rest that a start does by name.
+        if f'"{name}"' in text and name in (model := _read(text)).names:
+            return model
+    return None
 
 
 @cache
 def models() -> Mapping[str, CatalogModel]:
     """Every model of the catalog, by its name and by each alias."""
-    return read(resources.files("onnx_embeddings").joinpath("catalog.toml").read_text("utf-8"))
-
-
-def read(toml: str) -> Mapping[str, CatalogModel]:
-    """The models of a catalog, by name and by each alias."""
     by_name: dict[str, CatalogModel] = {}
-    for values in tomllib.loads(toml)["models"]:
-        model = _model(values)
-        by_name |= dict.fromkeys((model.name, *model.aliases), model)
+    for text in _entries():
+        model = _read(text)
+        by_name |= dict.fromkeys(model.names, model)
     return MappingProxyType(by_name)
+
+
+@cache
+def _entries() -> tuple[str, ...]:
+    """The text of each entry."""
+    text = resources.files("onnx_embeddings").joinpath("catalog.toml").read_text("utf-8")
+    _, *entries = text.split(_ENTRY)
+    return tuple(entries)
+
+
+@cache
+def _read(entry: str) -> CatalogModel:
+    (values,) = tomllib.loads(f"{_ENTRY}{entry}")["models"]
+    return _model(values)
 
 
 def _model(values: dict[str, Any]) -> CatalogModel:

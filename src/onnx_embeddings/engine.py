@@ -15,10 +15,10 @@ from onnx_embeddings import text
 from onnx_embeddings.config import EngineConfig
 from onnx_embeddings.embedding import Embedding
 from onnx_embeddings.errors import ClosedError, SettingError
-from onnx_embeddings.layout import AUTO
 from onnx_embeddings.request import ModelRequest
 from onnx_embeddings.runtime.threads import available_processors
 from onnx_embeddings.scheduler import LaneLimit, process_scheduler
+from onnx_embeddings.settings import AUTO_VARIANT
 from onnx_embeddings.shared import Lease, lease, release
 from onnx_embeddings.stats import Counters, EngineStats
 
@@ -268,7 +268,7 @@ class Engine:
                 opened = lease(self._request, self._config)
                 # An engine that is dropped without close() gives its model back too.
                 self._give_back = weakref.finalize(self, release, opened.key, os.getpid())
-                if self._request.variant == AUTO:
+                if self._request.variant == AUTO_VARIANT:
                     self._request = replace(self._request, variant=opened.spec.variant)
                 self._lease = opened
             return self._lease

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from onnx_embeddings.errors import SettingError
-from onnx_embeddings.layout import AUTO
-from onnx_embeddings.settings import whole_number
+from onnx_embeddings.settings import AUTO_VARIANT, whole_number
 from onnx_embeddings.spec import Precision
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -70,11 +69,11 @@ class ModelRequest:
             _text(name, getattr(self, name))
         if self.revision == "":
             raise SettingError("revision", self.revision, "must be a branch, a tag or a commit")
-        if self.variant not in (None, AUTO) and not _inside(str(self.variant)):
+        if self.variant not in (None, AUTO_VARIANT) and not _inside(str(self.variant)):
             raise SettingError(
                 "variant",
                 self.variant,
-                f"must be {AUTO!r} or a path to an .onnx file inside the model's folder",
+                f"must be {AUTO_VARIANT!r} or a path to an .onnx file inside the model's folder",
             )
         if self.revision is not None and _is_folder(self.model):
             raise SettingError("revision", self.revision, "a folder on disk has no revisions")

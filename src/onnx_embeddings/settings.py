@@ -1,10 +1,13 @@
-"""Checks of the values that people set."""
+"""Words and checks for the values that people set."""
 
 from __future__ import annotations
 
 import operator
 
 from onnx_embeddings.errors import SettingError
+
+AUTO_VARIANT = "auto"
+"""The variant that stands for the best ready ONNX file for this processor."""
 
 
 def whole_number(name: str, value: object) -> int:

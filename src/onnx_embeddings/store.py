@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
@@ -22,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 _LONGEST_WAIT_S = 10.0  # for what takes a moment
 _PATIENCE_S = 2.0  # a small model is compiled within this, without a word
+# What some network file systems say to whoever wants a lock.
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
 class Store:
@@ -59,9 +62,9 @@ class Store:
         """
         try:
             if not folder.is_dir():
-                with self._locked(folder):
+                with self._locked(folder) as alone:
                     if not folder.is_dir():
-                        _write_and_rename(folder, write)
+                        _write_and_rename(folder, write, alone=alone)
         except OnnxEmbeddingsError:
             raise  # some are OSErrors too, but they already say what they mean
         except OSError as error:
@@ -163,8 +166,8 @@ class Store:
         return self._arrivals / f"{name}.json"
 
     @contextmanager
-    def _locked(self, folder: Path) -> Iterator[None]:
-        """Hold the one lock of a folder, between threads and between processes."""
+    def _locked(self, folder: Path) -> Iterator[bool]:
+        """Hold the one lock of a folder, between threads and processes; whether there are locks."""
         from filelock import FileLock, Timeout
 
         self._locks.mkdir(parents=True, exist_ok=True)
@@ -175,8 +178,13 @@ class Store:
         except Timeout:
             logger.warning("waiting for another process or thread that makes %s", folder)
             lock.acquire()
+        except (NotImplementedError, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
+                raise
+            # Without locks nothing is wrong but that two may do the same work.
+            logger.warning("%s can not be locked: %s", self._locks, error)
         try:
-            yield
+            yield lock.is_locked
         finally:
             lock.release()
 
@@ -194,19 +202,23 @@ def exclusively(lock: Path) -> Iterator[None]:
         yield
 
 
-def _write_and_rename(folder: Path, write: Callable[[Path], None]) -> None:
+def _write_and_rename(folder: Path, write: Callable[[Path], None], *, alone: bool) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # The caller has the lock: a temporary folder of this name belongs to a writer that died.
+    # Who has the lock is alone: a temporary folder of this name belongs to a writer that died.
     stale = re.compile(rf"\.tmp-[0-9a-f]{{8}}-{re.escape(folder.name)}")
     for sibling in folder.parent.iterdir():
-        if stale.fullmatch(sibling.name):
+        if alone and stale.fullmatch(sibling.name):
             shutil.rmtree(sibling, ignore_errors=True)
     temporary = folder.with_name(f".tmp-{secrets.token_hex(4)}-{folder.name}")
     temporary.mkdir()
     try:
         write(temporary)
         _sync_tree(temporary)
-        temporary.rename(folder)
+        try:
+            temporary.rename(folder)
+        except OSError:
+            if alone or not folder.is_dir():
+                raise  # else somebody else was first, with the same
         _sync_directory(folder.parent)
     finally:
         # Gone already after the rename; in every other case it is of no use.

@@ -55,7 +55,7 @@ def prepare(folder: ModelFolder, precision: str | None, store: Store, measure: M
 def _compiled(place: Path, precision: str | None, store: Store) -> Graph:
     """The graph of a packed model; it came from somebody else, so it is looked at, once."""
     try:
-        graph = compiled.read(place)
+        graph = compiled.read(place, store.sha256)
     except OSError as error:
         raise ModelFormatError(place, f"cannot be read: {error}") from error
     if precision not in {None, graph.precision}:

@@ -76,7 +76,7 @@ class Checkpoint:
         origin = None if shipped is None else hashlib.sha256(shipped).hexdigest()
         key = digest([GRAPH_FORMAT, self.weights, _SCHEMES[precision], origin])[:16]
         name = f"{self._folder.name}-{precision.value}-{key}"
-        return compiled.read(_whole(store, name, write))
+        return compiled.read(_whole(store, name, write), store.sha256)
 
     def measured(self, sample: Path, measure: Measure) -> dict[str, Range]:
         """How far the values reach on sample texts.
@@ -149,7 +149,7 @@ def _whole(store: Store, name: str, write: Callable[[Path], None]) -> Path:
         if not place.is_dir():
             logger.info("compiling %s", place)
             return store.publish(place, write)
-        if _is_whole(place):
+        if _is_whole(place, store):
             return place
         damaged, place = place, store.compiled / f"{name}-{number}"
         if not place.is_dir():
@@ -157,10 +157,10 @@ def _whole(store: Store, name: str, write: Callable[[Path], None]) -> Path:
     raise AssertionError("count() ends")
 
 
-def _is_whole(place: Path) -> bool:
-    """Whether a compiled folder has all of its files, by their sizes."""
+def _is_whole(place: Path, store: Store) -> bool:
+    """Whether a compiled folder has all of its files, with the content that they had."""
     try:
-        compiled.read(place)
+        compiled.read(place, store.sha256)
     except (ModelFormatError, OSError):
         return False
     return True

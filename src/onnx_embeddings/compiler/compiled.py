@@ -11,6 +11,7 @@ from onnx_embeddings.documents import read_object
 from onnx_embeddings.errors import ModelFormatError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 GRAPH_FILE = "graph.onnx"
@@ -41,8 +42,12 @@ def _content(file: Path) -> dict[str, Any]:
     return {"size": file.stat().st_size, "sha256": digest}
 
 
-def read(place: Path) -> Graph:
+def read(place: Path, sha256: Callable[[Path], str]) -> Graph:
     """The graph in a folder.
+
+    Args:
+        place: the folder.
+        sha256: of a file; it may remember.
 
     Raises:
         ModelFormatError: it is damaged, or of a graph format that this version does not run.
@@ -63,12 +68,13 @@ def read(place: Path) -> Graph:
     if values["layout"] != "packed":
         raise ModelFormatError(place / NOTE_FILE, f"layout is {values['layout']!r}")
     for name in (GRAPH_FILE, WEIGHTS_FILE):
-        size = content(note, name, place)["size"]
-        there = (place / name).stat().st_size if (place / name).is_file() else None
-        if there != size:
-            raise ModelFormatError(
-                place / name, "is missing" if there is None else f"has {there} bytes, not {size}"
-            )
+        file, must_be = place / name, content(note, name, place)
+        size = file.stat().st_size if file.is_file() else None
+        if size != must_be["size"]:
+            reason = "is missing" if size is None else f"has {size} bytes, not {must_be['size']}"
+            raise ModelFormatError(file, reason)
+        if sha256(file) != must_be["sha256"]:
+            raise ModelFormatError(file, f"has not the content of sha256 {must_be['sha256']}")
     return Graph(path=place / GRAPH_FILE, **values)  # type: ignore[arg-type]  # checked above
 
 

@@ -45,6 +45,12 @@ class Sessions:
         self.always_masked = graph.layout == "padded"
         self._lane = Session(graph)
         self.one_by_one = self._lane.one_by_one
+        if self.one_by_one:
+            logger.warning(
+                "%s: what it makes of a text depends on the others of a batch, so texts run one at "
+                "a time, which is slower",
+                graph.path,
+            )
         self._alone: dict[int, _Alone] = {}
         self._lock = threading.Lock()
 

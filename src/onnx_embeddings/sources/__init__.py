@@ -20,7 +20,7 @@ from onnx_embeddings.errors import (
     ModelNotFoundError,
     StoreError,
 )
-from onnx_embeddings.layout import AUTO
+from onnx_embeddings.settings import AUTO_VARIANT
 from onnx_embeddings.sources import hub_cache
 from onnx_embeddings.sources.wanted import Wanted
 from onnx_embeddings.store import Store
@@ -60,19 +60,20 @@ def find(
     """
     if request.folder is not None:
         return _given(request.folder), request
-    wanted = _wanted(request, catalog.models() if models is None else models)
+    known = catalog.find(request.model) if models is None else models.get(request.model)
+    wanted = _wanted(request, known)
     assert config.home is not None, "the configuration is not resolved"  # noqa: S101
     store = Store(Path(config.home))
-    if wanted.variant != AUTO:
+    if wanted.variant != AUTO_VARIANT:
         return _folder(wanted, store, config), request
-    kept = f"{AUTO} of {wanted.name} at {wanted.revision} on {processor.kind()}"
+    kept = f"{AUTO_VARIANT} of {wanted.name} at {wanted.revision} on {processor.kind()}"
     variant = store.chosen(kept)
     if variant is not None:
         wanted = replace(wanted, variant=variant)
     folder = _folder(wanted, store, config)
     if variant is None:
         # What was fetched is the best that the repository has.
-        variant = layout.choose(layout.OnDisk(folder), variant=AUTO).ready
+        variant = layout.choose(layout.OnDisk(folder), variant=AUTO_VARIANT).ready
         store.keep_chosen(kept, str(variant))
     logger.info("variant='auto' of %s is %s", wanted.name, variant)
     return folder, replace(request, variant=variant)
@@ -80,7 +81,7 @@ def find(
 
 def _folder(wanted: Wanted, store: Store, config: EngineConfig) -> Path:
     looked_in: list[str] = []
-    if wanted.variant == AUTO and not config.offline:
+    if wanted.variant == AUTO_VARIANT and not config.offline:
         # The best of what is here need not be the best that there is.
         found = None
     else:
@@ -148,8 +149,7 @@ def _given(folder: Path) -> Path:
     )
 
 
-def _wanted(request: ModelRequest, models: Mapping[str, CatalogModel]) -> Wanted:
-    known = models.get(request.model)
+def _wanted(request: ModelRequest, known: CatalogModel | None) -> Wanted:
     if known is not None and known.unsupported is not None and request.variant is None:
         raise ModelFormatError(
             known.name, known.unsupported, "`onnx-embeddings list` shows models that run"
@@ -188,7 +188,7 @@ def _stored(wanted: Wanted, store: Store, looked_in: list[str]) -> Path | None:
         if not existing:
             looked_in.append(f"store {store.models}: nothing")
         for folder in existing:
-            damage = _damage(folder, wanted.known)
+            damage = _damage(folder, wanted.known, store)
             if not damage:
                 return folder
             logger.warning("%s is not used: %s", folder, damage)
@@ -198,14 +198,16 @@ def _stored(wanted: Wanted, store: Store, looked_in: list[str]) -> Path | None:
     return None
 
 
-def _damage(folder: Path, known: CatalogModel) -> str:
-    """What is wrong with a copy, or nothing. It was verified when it was written."""
+def _damage(folder: Path, known: CatalogModel, store: Store) -> str:
+    """What is wrong with a copy, or nothing. Each file is read once, and where it has changed."""
     for file in known.files:
         path = folder / file.path
         if path.is_file():
             size = path.stat().st_size
             if size != file.size:
                 return f"{file.path} has {size} bytes instead of {file.size}"
+            if store.sha256(path) != file.sha256:
+                return f"{file.path} has not the content that the catalog knows"
         elif not file.optional:
             return f"{file.path} is missing"
     return ""
@@ -237,7 +239,7 @@ def _fetched(wanted: Wanted, store: Store, looked_in: list[str]) -> Path:
         looked_in.append(f"hub {error.source}: {error.reason}")
         if known is None or not known.mirrors:
             raise DownloadError(
-                f"hub {error.source}", _lines(looked_in), _hint(wanted, error)
+                f"hub {error.source}", _reason(wanted, looked_in), _hint(wanted, error)
             ) from error
         hub = error
     from onnx_embeddings.sources import mirrors
@@ -247,9 +249,9 @@ def _fetched(wanted: Wanted, store: Store, looked_in: list[str]) -> Path:
     except DownloadError as error:
         looked_in.append(f"mirrors at {error.source}: {error.reason}")
         raise DownloadError(
-            "the hub and all mirrors", _lines(looked_in), error.hint or hub.hint
+            "the hub and all mirrors", _reason(wanted, looked_in), error.hint or hub.hint
         ) from error
 
 
-def _lines(places: list[str]) -> str:
-    return "".join(f"\n  - {place}" for place in places)
+def _reason(wanted: Wanted, looked_in: list[str]) -> str:
+    return f"model {wanted.name!r}, looked in:" + "".join(f"\n  - {place}" for place in looked_in)

@@ -32,14 +32,29 @@ def folder() -> Path:
 
     Source: huggingface_hub/constants.py, which asks once, when it is imported.
     """
-    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    home = os.environ.get("HF_HOME") or os.path.join(caches, "huggingface")  # noqa: PTH118
     hub = (
         os.environ.get("HF_HUB_CACHE")
         or os.environ.get("HUGGINGFACE_HUB_CACHE")
-        or os.path.join(home, "hub")  # noqa: PTH118
+        or os.path.join(_home(), "hub")  # noqa: PTH118
     )
     return Path(os.path.expandvars(hub)).expanduser().absolute()
+
+
+def _home() -> str:
+    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return os.environ.get("HF_HOME") or os.path.join(caches, "huggingface")  # noqa: PTH118
+
+
+def token() -> str | None:
+    """The user's token for the hub, as the environment says now; None leaves it to the library."""
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        if text := os.environ.get(name, "").strip():
+            return text
+    file = os.environ.get("HF_TOKEN_PATH") or os.path.join(_home(), "token")  # noqa: PTH118
+    try:
+        return Path(os.path.expandvars(file)).expanduser().read_text("utf-8").strip() or None
+    except (OSError, ValueError):
+        return None
 
 
 def repository(name: str) -> Path:

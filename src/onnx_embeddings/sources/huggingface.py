@@ -9,6 +9,7 @@ import errno
 import logging
 import os
 import queue
+import shutil
 import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,13 +46,21 @@ LONG_PROBE_S = 10.0
 _LISTING_S = 10.0
 _DISK = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
+    | {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}  # of file systems without locks
 )
 _REFUSED_HINT = (
     "check the spelling; if the model is private, log in with `hf auth login` or set HF_TOKEN"
 )
 _NETWORK_HINT = (
-    "check the connection and the proxy (HTTPS_PROXY; SSL_CERT_FILE and REQUESTS_CA_BUNDLE for the "
-    "certificates of a company), or give a folder that holds the model's files"
+    "check the connection and the proxy (HTTPS_PROXY; for the certificates of a company "
+    "SSL_CERT_FILE, or REQUESTS_CA_BUNDLE where huggingface_hub is older than 1.0), or give a "
+    "folder that holds the model's files"
+)
+# As httpx calls what may come of the proxy or the certificates that a session began with.
+_SESSION_ERRORS = frozenset({"ConnectError", "ProxyError"})
+_FROZEN = (
+    "huggingface_hub was imported while HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE was set, and asks "
+    "nothing until this process ends"
 )
 
 
@@ -74,6 +83,7 @@ def fetch(wanted: Wanted, store: Store, *, patience_s: float = LONG_PROBE_S) -> 
     """
     hub = _Hub(wanted, store)
     with hub.translated():
+        hub.check_allowed()
         hub.check_alive(patience_s)
         hub.look_up()
         choice = layout.choose(hub, variant=wanted.variant)
@@ -105,9 +115,12 @@ class _Hub:
         endpoint = os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
         self._endpoint = (endpoint or constants.HUGGINGFACE_CO_URL_HOME).rstrip("/")
         self._cache = hub_cache.folder()
+        self._token = hub_cache.token()
         self._commit = ""
         self._listing: dict[str, str | None] = {}
+        self._sizes: dict[str, int | None] = {}
         self._files: dict[str, Path] = {}
+        self._fetching = ""
         address = urlsplit(self._endpoint)
         self.host = f"{address.hostname}:{address.port}" if address.port else str(address.hostname)
 
@@ -116,6 +129,13 @@ class _Hub:
         """The snapshot's folder."""
         name = f"models--{self._repo.replace('/', '--')}"
         return self._cache / name / "snapshots" / self._commit
+
+    def check_allowed(self) -> None:
+        """Raise DownloadError if the library will not ask; it reads the setting only once."""
+        from huggingface_hub import constants
+
+        if constants.HF_HUB_OFFLINE:
+            raise DownloadError(self.host, _FROZEN, "start the process again without them")
 
     def check_alive(self, patience_s: float) -> None:
         """Raise DownloadError unless the hub gives any sane answer within so many seconds."""
@@ -129,6 +149,8 @@ class _Hub:
                 status = get_session().head(self._endpoint, timeout=patience_s).status_code
                 answers.put(f"it answers {status}" if status >= 500 else None)  # noqa: PLR2004
             except Exception as error:  # noqa: BLE001 - three HTTP libraries, no common base
+                if type(error).__name__ in _SESSION_ERRORS:
+                    _end_session()
                 answers.put(f"{type(error).__name__}: {error}")
 
         # Looking up a host name takes no time limit, so it has a thread that may be left behind.
@@ -144,7 +166,7 @@ class _Hub:
         """Ask for the names of all files; pins the commit that everything else is taken from."""
         from huggingface_hub import HfApi
 
-        api = HfApi(endpoint=self._endpoint)
+        api = HfApi(endpoint=self._endpoint, token=self._token)
         info = api.model_info(
             self._repo, revision=self._revision, timeout=_LISTING_S, files_metadata=True
         )
@@ -154,6 +176,7 @@ class _Hub:
             sibling.rfilename: sibling.lfs["sha256"] if sibling.lfs else sibling.blob_id
             for sibling in info.siblings or ()
         }
+        self._sizes = {sibling.rfilename: sibling.size for sibling in info.siblings or ()}
 
     def has(self, name: str) -> bool:
         """Whether the repository has this file."""
@@ -187,6 +210,7 @@ class _Hub:
     def _fetched(self, name: str, *, force: bool = False) -> Path:
         from huggingface_hub import hf_hub_download
 
+        self._fetching = name  # what an error is about
         path = hf_hub_download(
             self._repo,
             name,
@@ -195,14 +219,18 @@ class _Hub:
             revision=self._revision if name == "modules.json" else self._commit,
             cache_dir=self._cache,
             endpoint=self._endpoint,
+            token=self._token,
             force_download=force,
         )
+        self._fetching = ""
         return Path(str(path))
 
     def _verified(self, name: str, path: Path, expected: str) -> Path:
         if hub_cache.digest(path, expected, self._store) == expected:
             return path
         logger.warning("%s has not the content that it must have, fetching it once more", path)
+        if not path.is_symlink():
+            path.unlink(missing_ok=True)  # the library replaces what a link leads to, but no file
         path = self._fetched(name, force=True)
         found = hub_cache.digest(path, expected, self._store)
         if found != expected:
@@ -267,14 +295,40 @@ class _Hub:
             if isinstance(reason, errors.HfHubHTTPError) and _status(reason) in refusals:
                 raise self._refused(reason) from error
             if isinstance(error, OSError) and error.errno in _DISK:
-                hint = "set HF_HUB_CACHE to a folder that is writable and has space"
-                raise StoreError(self._cache, str(error), hint) from error
-            raise DownloadError(self.host, _first_line(reason), _NETWORK_HINT) from error
+                hint = "set HF_HUB_CACHE to a folder that is writable, has space and can be locked"
+                raise StoreError(
+                    self._cache, self._about(f"{error}{self._room(error)}"), hint
+                ) from error
+            what = self._about(_first_line(reason))
+            raise DownloadError(self.host, what, _NETWORK_HINT) from error
+
+    def _about(self, what: str) -> str:
+        return f"{self._fetching}: {what}" if self._fetching else what
+
+    def _room(self, error: OSError) -> str:
+        """What a full disk has and what it lacks, where that is known."""
+        size = self._sizes.get(self._fetching)
+        if error.errno != errno.ENOSPC or size is None:
+            return ""
+        try:
+            free = shutil.disk_usage(self._cache).free
+        except OSError:
+            return ""
+        return f"; {size} bytes are needed, {free} are free"
 
     def _refused(self, error: Exception, hint: str = _REFUSED_HINT) -> ModelNotFoundError:
         status = _status(error)
         answer = f"answers {status}" if status else _first_line(error)
         return ModelNotFoundError(self._repo, [f"hub {self.host}: {answer}"], hint)
+
+
+def _end_session() -> None:
+    """Have the library read the variables of proxies and certificates anew; 1.0 keeps them."""
+    import huggingface_hub
+
+    close = getattr(huggingface_hub, "close_session", None)
+    if close is not None:
+        close()
 
 
 def _status(error: BaseException) -> int | None:

@@ -7,14 +7,14 @@ says only where the folder is.
 from __future__ import annotations
 
 import logging
-from importlib.machinery import PathFinder
-from importlib.metadata import entry_points
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnx_embeddings import manifest
 from onnx_embeddings.errors import ModelFormatError, VerificationError
-from onnx_embeddings.layout import AUTO
+from onnx_embeddings.settings import AUTO_VARIANT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +36,34 @@ def find(wanted: Wanted, store: Store, looked_in: list[str]) -> Path | None:
         store: remembers what the content of a file was.
         looked_in: what was found is added to it when it does not fit.
     """
+    question = f"package for {wanted.name} {wanted.revision} {wanted.variant} {wanted.precision}"
+    question = f"{question} {_path()}"
+    kept = store.chosen(question)
+    if kept is not None and _is_whole(Path(kept), store):
+        return Path(kept)
+    found = _found(wanted, store, looked_in)
+    if found is None:
+        looked_in.append("installed packages: none that fits")
+        return None
+    store.keep_chosen(question, str(found))
+    return found
+
+
+def _path() -> list[tuple[str, int]]:
+    """The folders that packages are in; to install one, or to remove it, changes their times."""
+    return [(place, os.stat(place).st_mtime_ns) for place in sys.path if os.path.isdir(place)]  # noqa: PTH112, PTH116
+
+
+def _is_whole(folder: Path, store: Store) -> bool:
+    try:
+        manifest.check(folder, manifest.read(folder), store.sha256)
+    except (ModelFormatError, VerificationError):
+        return False
+    return True
+
+
+def _found(wanted: Wanted, store: Store, looked_in: list[str]) -> Path | None:
+    """Looks through all that is installed, which takes longer than all the rest of a start."""
     found: dict[str, Path] = {}
     for package, folder in folders():
         try:
@@ -51,14 +79,14 @@ def find(wanted: Wanted, store: Store, looked_in: list[str]) -> Path | None:
             why_not = str(error)
         logger.info("the package %s is not used: %s", package, why_not)
         looked_in.append(f"installed package {package}: {why_not}")
-    if not found:
-        looked_in.append("installed packages: none that fits")
-        return None
-    return found.get(_FIRST) or next(iter(found.values()))
+    return found.get(_FIRST) or next(iter(found.values()), None)
 
 
 def folders() -> Iterator[tuple[str, Path]]:
     """The packages that hold a model, with the folder that it is in."""
+    from importlib.machinery import PathFinder
+    from importlib.metadata import entry_points
+
     for point in entry_points(group=manifest.GROUP):
         # A module of the top only: to look for one inside of a package would import that.
         spec = PathFinder.find_spec(point.value) if point.value.isidentifier() else None
@@ -70,7 +98,11 @@ def _why_not(said: Manifest, wanted: Wanted) -> str:
     """Why a packed model of this name is not what is wanted, or nothing."""
     if wanted.precision not in {None, said.precision}:
         return f"it is packed as {said.precision}"
-    fits = said.variant is not None if wanted.variant == AUTO else wanted.variant == said.variant
+    fits = (
+        said.variant is not None
+        if wanted.variant == AUTO_VARIANT
+        else wanted.variant == said.variant
+    )
     if wanted.variant is not None and not fits:
         return f"it is packed from {said.variant or 'the weights'}"
     if said.revision is not None and wanted.revision not in {None, said.revision}:

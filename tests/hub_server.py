@@ -97,7 +97,15 @@ class HubServer:
     def fetched(self) -> list[str]:
         """The names of the files whose content was asked for, in order."""
         found = (re.fullmatch(r"GET /.+?/resolve/[^/]+/(.+)", line) for line in self.requests)
-        direct = [unquote(match[1]) for match in found if match]
+        # A large file is asked for here and sent from there.
+        large = {
+            name
+            for repository in self._repositories.values()
+            for name, body in repository.files.items()
+            if len(body) >= LARGE
+        }
+        names = (unquote(match[1]) for match in found if match)
+        direct = [name for name in names if name not in large]
         cdn = [
             line.partition("?name=")[2] for line in self.requests if line.startswith("GET /cdn/")
         ]

@@ -145,10 +145,13 @@ def eventually(condition: Callable[[], bool]) -> bool:
 
 
 def nothing_half_done() -> bool:
-    """Whether the caches hold no part of a file; older libraries keep one, to go on with."""
+    """Whether the caches hold no part of a file, but one to go on with."""
     paths = [*cache_folder().rglob("*"), *Path(os.environ["ONNX_EMBEDDINGS_HOME"]).rglob("*")]
     parts = [path for path in paths if path.name.startswith(".tmp-") or "incompl" in path.name]
-    return not [path for path in parts if not (OLD_HUB and path.parent.name == "blobs")]
+    resumable = [path for path in parts if path.name.endswith(".resumable.incomplete")]
+    assert all(path.stat().st_size for path in resumable)
+    others = [path for path in parts if path not in resumable]
+    return not [path for path in others if not (OLD_HUB and path.parent.name == "blobs")]
 
 
 # --- many at once

@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,6 @@ from onnx_embeddings.testing import write_tiny_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from onnx_embeddings.arrays import Vectors
 
@@ -103,6 +103,36 @@ def test_a_download_may_be_killed_at_any_moment(hub: HubServer, source: Path) ->
     hub.requests.clear()
     np.testing.assert_array_equal(vectors_of(NAME, "fp32"), expected)
     assert hub.requests == []
+
+
+@pytest.mark.slow
+def test_a_large_file_goes_on_where_its_process_was_killed(hub: HubServer, source: Path) -> None:
+    expected = vectors_of(source, "fp32", source.parent / "other")
+    size = (source / "model.safetensors").stat().st_size
+    hub.pause_s = 0.05
+    for _ in range(3):
+        process = start(NAME, "fp32")
+        deadline = time.monotonic() + 30
+        before = len(hub.ranges)
+        while not part_of(NAME) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        process.kill()
+        process.communicate(timeout=60)
+        assert 0 < part_of(NAME) < size, (part_of(NAME), before)
+    there = part_of(NAME)
+    hub.pause_s = 0
+    hub.ranges.clear()
+    np.testing.assert_array_equal(vectors_of(NAME, "fp32"), expected)
+    assert hub.ranges[0].startswith(f"model.safetensors bytes={there}-")
+    assert "model.safetensors" not in hub.whole
+    assert part_of(NAME) == 0
+
+
+def part_of(model: str) -> int:
+    """Bytes of the part of a large file that is there."""
+    blobs = Path(os.environ["HF_HOME"]) / "hub" / f"models--{model.replace('/', '--')}" / "blobs"
+    return sum(part.stat().st_size for part in blobs.glob("*.resumable.incomplete"))
 
 
 @pytest.mark.slow

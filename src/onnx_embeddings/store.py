@@ -62,7 +62,7 @@ class Store:
         """
         try:
             if not folder.is_dir():
-                with self._locked(folder) as alone:
+                with self.locked(folder) as alone:
                     if not folder.is_dir():
                         _write_and_rename(folder, write, alone=alone)
         except OnnxEmbeddingsError:
@@ -166,7 +166,7 @@ class Store:
         return self._arrivals / f"{name}.json"
 
     @contextmanager
-    def _locked(self, folder: Path) -> Iterator[bool]:
+    def locked(self, folder: Path) -> Iterator[bool]:
         """Hold the one lock of a folder, between threads and processes; whether there are locks."""
         from filelock import FileLock, Timeout
 

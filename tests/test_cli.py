@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,12 +16,11 @@ from typer.testing import CliRunner
 
 import onnx_embeddings
 from onnx_embeddings import EngineConfig, cli
-from onnx_embeddings.errors import OnnxEmbeddingsError
+from onnx_embeddings.errors import OnnxEmbeddingsError, SettingError
 from onnx_embeddings.testing import write_tiny_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from typer.testing import Result
 
@@ -109,15 +110,11 @@ def test_verify_names_what_is_damaged_and_pull_mends_that_alone(hub: HubServer) 
     assert [(f["kind"], f["problem"]) for f in found] == [("hub cache", None), ("compiled", None)]
     assert found[0]["files"] >= 6
     assert "files are right" in run("verify", NAME).stdout
-    from pathlib import Path
-
     blob = (Path(told["path"]) / "model.safetensors").resolve()
     damaged = bytearray(blob.read_bytes())
     damaged[-1] ^= 1
     status = blob.stat()
     blob.write_bytes(damaged)
-    import os
-
     # Even where nothing but the content tells.
     os.utime(blob, ns=(status.st_atime_ns, status.st_mtime_ns))
     found = values("verify", NAME, code=1)
@@ -129,20 +126,45 @@ def test_verify_names_what_is_damaged_and_pull_mends_that_alone(hub: HubServer) 
     assert [f["problem"] for f in values("verify", NAME)] == [None, None]
 
 
-def test_verify_makes_away_with_damaged_compiled_weights(hub: HubServer) -> None:
+def test_verify_says_all_and_deletes_only_if_asked(hub: HubServer) -> None:
     del hub
-    run("pull", NAME)
-    from pathlib import Path
-
-    compiled = Path(values("info", NAME)["copies"][1]["path"])
+    told = values("pull", NAME)
+    folder, compiled = Path(told["path"]), Path(values("info", NAME)["copies"][1]["path"])
+    for name in ("tokenizer.json", "model.safetensors"):
+        blob = (folder / name).resolve()
+        blob.write_bytes(blob.read_bytes()[:-1] + b"x")
     weights = compiled / "weights.bin"
     weights.write_bytes(bytes(weights.stat().st_size))
-    found = values("verify", NAME, code=1)
-    assert "weights.bin has sha256" in found[1]["problem"]
-    assert not compiled.exists()
+    cached, made = values("verify", NAME, code=1)
+    assert "tokenizer.json" in cached["problem"]
+    assert "model.safetensors" in cached["problem"]
+    assert "weights.bin has sha256" in made["problem"]
+    assert compiled.exists()
+    # What is damaged is not used any more, nor in anybody's way.
     run("pull", NAME)
+    assert kinds() == ["hub cache", "compiled", "compiled"]
+    values("verify", NAME, "--delete", code=1)
+    assert not compiled.exists()
     assert [f["problem"] for f in values("verify", NAME)] == [None, None]
     run("verify", "org/nothing", code=1)
+
+
+def test_who_writes_or_deletes_is_not_disturbed(hub: HubServer) -> None:
+    del hub
+    run("pull", NAME)
+    compiled = Path(values("info", NAME)["copies"][1]["path"])
+    shutil.copytree(compiled, compiled.with_name(f".tmp-00000000-{compiled.name}"))
+    assert kinds() == ["hub cache", "compiled"]
+    assert len(values("verify", NAME)) == 2
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "./model", "/models", "a/../b", "../x"])
+@pytest.mark.parametrize("command", ["info", "verify", "remove"])
+def test_only_names_are_looked_for(tmp_path: Path, command: str, name: str) -> None:
+    (tmp_path / "home" / "models" / "org--tiny").mkdir(parents=True)
+    with pytest.raises(SettingError):
+        run(command, name, *(["--yes"] if command == "remove" else []))
+    assert (tmp_path / "home" / "models" / "org--tiny").is_dir()
 
 
 def test_remove_takes_either_or_both(hub: HubServer) -> None:
@@ -153,7 +175,10 @@ def test_remove_takes_either_or_both(hub: HubServer) -> None:
     assert "are free" in run("remove", NAME, "--compiled", answer="y\n").stdout
     assert kinds() == ["hub cache"]
     run("pull", NAME)
-    told = values("remove", NAME, "--original")
+    with pytest.raises(SettingError, match="without --yes"):
+        values("remove", NAME, "--original")
+    assert kinds() == ["hub cache", "compiled"]
+    told = values("remove", NAME, "--original", "--yes")
     assert (len(told["removed"]), told["bytes"] > 0) == (1, True)
     assert kinds() == ["compiled"]
     run("remove", NAME, "--yes")
@@ -164,13 +189,13 @@ def test_remove_takes_either_or_both(hub: HubServer) -> None:
 def test_pack_and_unpack(hub: HubServer, tmp_path: Path) -> None:
     del hub
     told = values("pack", NAME, "-o", tmp_path / "dist", "--precision", "int8", "--licence", "MIT")
-    assert told["manifest"]["revision"] == "c0ffee" + 34 * "0"
+    assert told["manifest"]["revisions"] == ["c0ffee" + 34 * "0", "main"]
     assert "int8" in run("unpack", told["file"], "-o", tmp_path / "folder").stdout
     with onnx_embeddings.load(tmp_path / "folder") as engine:
         assert engine.spec.precision == "int8"
     text = run("pack", NAME, "-o", tmp_path / "dist", "--licence", "MIT", "--archive").stdout
     assert "unpack it there" in text
-    assert values("unpack", tmp_path / "dist" / "tiny-fp32.tar", "-o", tmp_path / "other")
+    assert values("unpack", tmp_path / "dist" / "org-tiny-fp32.tar", "-o", tmp_path / "other")
 
 
 def process(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -206,6 +231,4 @@ def test_the_command_is_installed_and_importing_the_engine_does_not_load_it() ->
 
 
 def _scripts() -> Path:
-    from pathlib import Path
-
     return Path(sys.executable).parent

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,7 +20,7 @@ from padded_export import export
 from test_engine import TEXTS
 
 import onnx_embeddings
-from onnx_embeddings import EngineConfig, ModelRequest, manifest
+from onnx_embeddings import EngineConfig, ModelRequest, catalog, manifest
 from onnx_embeddings.errors import (
     ModelFormatError,
     ModelNotFoundError,
@@ -31,11 +32,8 @@ from onnx_embeddings.packing import pack, unpack
 from onnx_embeddings.sources import installed
 from onnx_embeddings.testing import write_tiny_model
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 NAME = "company/tiny"
-WHEEL = "onnx_embeddings_model_tiny_int8-1-py3-none-any.whl"
+WHEEL = "onnx_embeddings_model_company_tiny_int8-1-py3-none-any.whl"
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +79,7 @@ def test_a_packed_model_has_the_vectors_of_the_original(
 ) -> None:
     file = packed(source, tmp_path / "dist", precision=precision, archive=archive)
     said = unpack(file, tmp_path / "folder")
-    assert (said.precision, said.licence, said.revision) == (precision, "MIT", None)
+    assert (said.precision, said.licence, said.revisions) == (precision, "MIT", ())
     assert said.variant is None
     there = {
         p.relative_to(tmp_path / "folder").as_posix() for p in (tmp_path / "folder").rglob("*")
@@ -107,6 +105,7 @@ def test_a_ready_file_is_packed_as_it_is(source: Path, tmp_path: Path) -> None:
     request = ModelRequest(model=str(folder), variant="onnx/model.onnx")
     file, said = pack(request, EngineConfig().resolved(), tmp_path, name=NAME, licence="MIT")
     assert (said.variant, said.graph_format) == ("onnx/model.onnx", None)
+    assert file.name == "onnx_embeddings_model_company_tiny_fp32_onnx_model-1-py3-none-any.whl"
     unpack(file, tmp_path / "folder")
     assert not (tmp_path / "folder" / "onnx-embeddings" / "graph.onnx").exists()
     with (
@@ -128,12 +127,12 @@ def test_the_wheel_is_one_that_pip_takes(source: Path, tmp_path: Path) -> None:
     command += ["--disable-pip-version-check", "--no-compile", "--target", str(tmp_path / "site")]
     subprocess.run([*command, str(wheel)], check=True)
     (info,) = (tmp_path / "site").glob("*.dist-info")
-    assert info.name == "onnx_embeddings_model_tiny_int8-2.1.dist-info"
+    assert info.name == "onnx_embeddings_model_company_tiny_int8-2.1.dist-info"
     metadata = (info / "METADATA").read_text("utf-8")
     assert "License: MIT\n" in metadata
     assert f"Requires-Dist: onnx-embeddings>={onnx_embeddings.__version__}\n" in metadata
     assert (info / "licenses" / "LICENSE").read_text("utf-8") == "Do what you like.\n"
-    package = tmp_path / "site" / "onnx_embeddings_model_tiny_int8"
+    package = tmp_path / "site" / "onnx_embeddings_model_company_tiny_int8"
     # No code: a docstring.
     compiled = compile((package / "__init__.py").read_text("utf-8"), "x", "exec")
     assert compiled.co_names == ("__doc__",)
@@ -154,7 +153,7 @@ def test_an_installed_model_is_found_by_its_name_without_a_network(
     with onnx_embeddings.load(NAME, precision="int8", config=config) as engine:
         assert engine.spec.precision == "int8"
     # Nothing of it was imported.
-    assert "onnx_embeddings_model_tiny_int8" not in sys.modules
+    assert "onnx_embeddings_model_company_tiny_int8" not in sys.modules
 
 
 def test_an_installed_model_needs_no_sockets_and_no_setting(
@@ -181,8 +180,9 @@ def test_an_unpacked_model_that_is_damaged_is_refused(
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    with pytest.raises(ModelFormatError, match=f"{name}: has not the content"):
+    with pytest.raises(VerificationError, match=f"{name} has sha256") as caught:
         onnx_embeddings.load(tmp_path / "folder")
+    assert "again" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(
@@ -190,6 +190,7 @@ def test_an_unpacked_model_that_is_damaged_is_refused(
     [
         ({"precision": "fp32"}, "it is packed as int8"),
         ({"variant": "onnx/model.onnx"}, "it is packed from the weights"),
+        ({"revision": "v2"}, "it is packed from revision unknown"),
     ],
 )
 def test_an_installed_model_that_does_not_fit_says_why(
@@ -247,11 +248,95 @@ def test_a_packed_precision_cannot_be_changed(source: Path, tmp_path: Path) -> N
 
 def test_another_graph_format_says_what_to_do(source: Path, tmp_path: Path) -> None:
     unpack(packed(source, tmp_path / "dist"), tmp_path / "folder")
-    note = tmp_path / "folder" / "onnx-embeddings" / "graph.json"
-    note.write_text(note.read_text("utf-8").replace('"graph_format": 4', '"graph_format": 999'))
+    rewrite_note(tmp_path / "folder", graph_format=999)
     with pytest.raises(ModelFormatError, match="graph format 999, this version runs") as caught:
         onnx_embeddings.load(tmp_path / "folder")
     assert "pack it again" in str(caught.value.hint)
+
+
+def content_in(file: Path) -> dict[str, Any]:
+    content = file.read_bytes()
+    return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def rewrite_note(folder: Path, **changes: Any) -> None:
+    """Have graph.json, and the manifest that vouches for it, say something else."""
+    place = folder / "onnx-embeddings"
+    note = json.loads((place / "graph.json").read_text("utf-8")) | changes
+    (place / "graph.json").write_text(json.dumps(note), encoding="utf-8")
+    said = json.loads((folder / manifest.FILE).read_text("utf-8"))
+    for name in ("graph.json", "graph.onnx"):
+        said["files"][f"onnx-embeddings/{name}"] = content_in(place / name)
+    (folder / manifest.FILE).write_text(json.dumps(said), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"scheme": "int8/2"},
+        {"precision": "fp16"},
+        {"precision": "fp32"},
+        {"layout": "padded"},
+        {"hidden_size": "32"},
+        {"hidden_size": True},
+        {"long_text": "512"},
+        {"weights": None},
+        {"files": {}},
+    ],
+    ids=json.dumps,
+)
+def test_a_note_that_says_odd_things_is_refused(
+    source: Path, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    unpack(packed(source, tmp_path / "dist"), tmp_path / "folder")
+    rewrite_note(tmp_path / "folder", **changes)
+    with pytest.raises(ModelFormatError, match=r"graph\.json|scheme"):
+        onnx_embeddings.load(tmp_path / "folder")
+
+
+def test_a_graph_that_claims_to_be_another_models_shares_no_session_with_it(
+    source: Path, tmp_path: Path
+) -> None:
+    other = write_tiny_model(tmp_path / "other", seed=77)
+    unpack(packed(other, tmp_path / "dist"), tmp_path / "folder")
+    with onnx_embeddings.load(source, precision="int8") as engine:
+        honest = engine.spec.weights
+        expected = engine.embed_documents(["the cat"])
+    rewrite_note(tmp_path / "folder", weights=honest)
+    with (
+        onnx_embeddings.load(tmp_path / "folder"),
+        onnx_embeddings.load(source, precision="int8") as engine,
+    ):
+        np.testing.assert_array_equal(engine.embed_documents(["the cat"]), expected)
+
+
+def test_prompts_of_the_catalog_are_packed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under another name nobody would know them."""
+    folder = tmp_path / "model"
+    shutil.copytree(source, folder)
+    (folder / "config_sentence_transformers.json").unlink()
+    known = catalog.find("intfloat/e5-small-v2")
+    monkeypatch.setattr("onnx_embeddings.catalog.find", lambda _: known)
+    monkeypatch.setattr("onnx_embeddings.sources.find", lambda request, _: (folder, request))
+    request = ModelRequest(model="intfloat/e5-small-v2")
+    file, _ = pack(request, EngineConfig().resolved(), tmp_path / "dist", name="company/e5")
+    monkeypatch.undo()
+    unpack(file, tmp_path / "folder")
+    with onnx_embeddings.load(tmp_path / "folder") as engine:
+        assert (engine.spec.query_prompt, engine.spec.document_prompt) == ("query: ", "passage: ")
+
+
+def test_packing_into_a_relative_folder_leaves_nothing_else(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    packed(source, Path("dist"))
+    assert [path.name for path in (tmp_path / "dist").rglob("*")] == [WHEEL]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="file"):
+        packed(source, Path("file"))
 
 
 @pytest.mark.parametrize("location", ["../../secret", "/etc/passwd", "other.bin"])
@@ -267,11 +352,8 @@ def test_a_graph_that_keeps_its_weights_elsewhere_is_refused(
                 entry.value = location
     file.write_bytes(model.SerializeToString())
     note = tmp_path / "folder" / "onnx-embeddings" / "graph.json"
-    values = json.loads(note.read_text("utf-8"))
-    content = file.read_bytes()
-    sha256 = hashlib.sha256(content).hexdigest()
-    values["files"]["graph.onnx"] = {"size": len(content), "sha256": sha256}
-    note.write_text(json.dumps(values), encoding="utf-8")
+    files = json.loads(note.read_text("utf-8"))["files"]
+    rewrite_note(tmp_path / "folder", files=files | {"graph.onnx": content_in(file)})
     with pytest.raises(ModelFormatError, match="keeps weights in"):
         onnx_embeddings.load(tmp_path / "folder")
 
@@ -375,7 +457,14 @@ def test_a_file_with_another_content_is_named_and_nothing_is_left(
         {"model": 5},
         {"licence": None},
         {"variant": []},
-        {"revision": 1},
+        {"revisions": [1]},
+        {"revisions": None},
+        {"files": {"NUL": {"size": 1, "sha256": "0" * 64}}},
+        {"files": {"a/con.txt": {"size": 1, "sha256": "0" * 64}}},
+        {"files": {"a.": {"size": 1, "sha256": "0" * 64}}},
+        {"files": {"a\nb": {"size": 1, "sha256": "0" * 64}}},
+        {"files": {"a": {"size": 1, "sha256": "x" * 64}}},
+        {"variant": "../x.onnx"},
         {"graph_format": "4"},
     ],
     ids=json.dumps,

@@ -83,6 +83,7 @@ class Graph:
         one_by_one: whether a result depends on the batch, so that texts must run alone.
         pad_id: the token for empty places of a padded batch.
         long_text: a text of more tokens runs alone, in a way of its own; None where no text does.
+        content: digest of the files, of a compiled graph.
     """
 
     path: Path
@@ -95,3 +96,4 @@ class Graph:
     one_by_one: bool = False
     pad_id: int = 0
     long_text: int | None = None
+    content: str = ""

@@ -15,6 +15,7 @@ from onnx_embeddings.compiler import compiled
 from onnx_embeddings.compiler.note import NOTE_FILE
 from onnx_embeddings.documents import read_object
 from onnx_embeddings.errors import ModelFormatError, SettingError, VerificationError
+from onnx_embeddings.request import ModelRequest
 from onnx_embeddings.sources import hub_cache, installed
 from onnx_embeddings.store import Store
 
@@ -67,7 +68,12 @@ def copies(model: str, config: EngineConfig) -> list[Copy]:
     Args:
         model: the name.
         config: resolved: it says where the store is.
+
+    Raises:
+        SettingError: it is no name.
     """
+    if ModelRequest(model=model).folder is not None:
+        raise SettingError("model", model, "a folder has no copies", "give the name of a model")
     store = Store(config.home_path)
     known = catalog.find(model)
     name = model if known is None else known.name
@@ -98,17 +104,20 @@ def verify(copy: Copy, model: str, config: EngineConfig) -> Finding:
         config: resolved.
     """
     store = Store(config.home_path)
-    expected: dict[Path, str] = {}
-    problem = None
     try:
         expected = _expected(copy, model, store)
-        for file, digest in expected.items():
-            found = hub_cache.digest(file, digest, store, anew=True)
-            if found != digest:
-                problem = str(VerificationError(file, digest, found))
     except (ModelFormatError, OSError) as error:
-        problem = str(error)
-    return Finding(copy=copy, files=len(expected), problem=problem)
+        return Finding(copy=copy, files=0, problem=str(error))
+    problems = []
+    for file, digest in expected.items():
+        try:
+            found = hub_cache.digest(file, digest, store, anew=True)
+        except ModelFormatError as error:
+            problems.append(str(error))
+            continue
+        if found != digest:
+            problems.append(str(VerificationError(file, digest, found)))
+    return Finding(copy=copy, files=len(expected), problem="\n".join(problems) or None)
 
 
 def remove(copy: Copy, config: EngineConfig) -> None:
@@ -119,9 +128,14 @@ def remove(copy: Copy, config: EngineConfig) -> None:
         SettingError: it is a package, which pip has to remove.
     """
     if copy.kind == "package":
-        package = copy.path.parent.name.replace("_", "-")
-        raise SettingError("model", copy.path, "is in a package", f"run: pip uninstall {package}")
+        hint = f"run: pip uninstall {package_of(copy)}"
+        raise SettingError("model", copy.path, "is in a package", hint)
     Store(config.home_path).remove(copy.path)
+
+
+def package_of(copy: Copy) -> str:
+    """The name of the package that a copy is in."""
+    return copy.path.parent.name.replace("_", "-")
 
 
 def _expected(copy: Copy, model: str, store: Store) -> dict[Path, str]:
@@ -137,6 +151,9 @@ def _expected(copy: Copy, model: str, store: Store) -> dict[Path, str]:
         return {copy.path / name: content.sha256 for name, content in said.files.items()}
     if copy.kind == "hub cache":
         return hub_cache.expected(copy.path, store)
+    arrived = store.arrived(copy.path)
+    if arrived:
+        return {copy.path / name: digest for name, digest in arrived.items()}
     known = catalog.find(model)
     files = () if known is None else known.files
     return {copy.path / f.path: f.sha256 for f in files if not f.optional}
@@ -144,12 +161,16 @@ def _expected(copy: Copy, model: str, store: Store) -> dict[Path, str]:
 
 def _in_store(store: Store, name: str) -> list[Path]:
     place = store.models / name.replace("/", "--")
-    return sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
+    # A name with a dot in front is of somebody who writes, or who deletes.
+    folders = place.iterdir() if place.is_dir() else ()
+    return sorted(path for path in folders if path.is_dir() and not path.name.startswith("."))
 
 
 def _compiled(store: Store) -> Iterator[tuple[Copy, object]]:
     """Each compiled folder, and the model that it was made from."""
     for place in sorted(store.compiled.iterdir()) if store.compiled.is_dir() else ():
+        if place.name.startswith("."):
+            continue
         try:
             note = read_object(place / NOTE_FILE)
         except (ModelFormatError, OSError) as error:

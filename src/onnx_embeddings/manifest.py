@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 FILE = f"{COMPILED}manifest.json"
 """Its place in the folder of a packed model."""
 
+GRAPH_FORMAT = 4
+"""Of compiled graphs: rises with every change of what is written, so that an older one is compiled
+again, and a packed one says what it needs."""
+
 GROUP = "onnx_embeddings.models"
 """The entry points of installed packages that hold a model."""
 
@@ -25,7 +30,9 @@ FOLDER = "model"
 
 _FORMAT = 1
 _TEXTS = ("model", "licence", "precision", "packed_with")
-_SHA256_DIGITS = 64
+_SHA256 = re.compile("[0-9a-f]{64}")
+# Windows takes these for devices, whatever stands behind the dot.
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,17 +49,17 @@ class Manifest:
 
     Attributes:
         model: the name that it is found by.
-        revision: the commit of the hub that it was made from, where that is known.
+        revisions: what of the hub it may be asked for by: its commit, a branch or tag.
         licence: of the model.
         precision: what it computes in.
-        variant: the ready ONNX file that was packed as it is, or None for a compiled graph.
+        variant: the ready ONNX file that was asked for and packed as it is, or None.
         graph_format: of the compiled graph; None without one.
         packed_with: the version of onnx-embeddings that made it.
         files: all others of its folder, by name.
     """
 
     model: str
-    revision: str | None
+    revisions: tuple[str, ...]
     licence: str
     precision: str
     variant: str | None
@@ -62,7 +69,7 @@ class Manifest:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON types."""
-        return {"format": _FORMAT} | asdict(self)
+        return {"format": _FORMAT} | asdict(self) | {"revisions": list(self.revisions)}
 
 
 def read(folder: Path) -> Manifest:
@@ -94,9 +101,11 @@ def from_dict(values: dict[str, Any], file: object) -> Manifest:
     for name in _TEXTS:
         if not isinstance(values.get(name), str):
             raise ModelFormatError(file, f"{name} is {values.get(name)!r}")
-    for name in ("revision", "variant"):
-        if not isinstance(values.get(name), str | None):
-            raise ModelFormatError(file, f"{name} is {values.get(name)!r}")
+    variant, revisions = values.get("variant"), values.get("revisions")
+    if not isinstance(variant, str | None) or (variant and inside(variant, file) != variant):
+        raise ModelFormatError(file, f"variant is {variant!r}")
+    if not isinstance(revisions, list) or not all(isinstance(r, str) for r in revisions):
+        raise ModelFormatError(file, f"revisions is {revisions!r}")
     graph_format = values.get("graph_format")
     if type(graph_format) not in {int, type(None)}:
         raise ModelFormatError(file, f"graph_format is {graph_format!r}")
@@ -105,15 +114,20 @@ def from_dict(values: dict[str, Any], file: object) -> Manifest:
         raise ModelFormatError(file, "names no files")
     return Manifest(
         **{name: values[name] for name in _TEXTS},
-        revision=values.get("revision"),
-        variant=values.get("variant"),
+        revisions=tuple(revisions),
+        variant=variant,
         graph_format=graph_format,
         files={_name(name, file): _content(content, file) for name, content in files.items()},
     )
 
 
 def _name(name: str, file: object) -> str:
-    if not name or inside(name, file) != name:
+    parts = name.split("/")
+    odd = any(
+        not part.isprintable() or part.rstrip(". ") != part or _RESERVED.fullmatch(part)
+        for part in parts
+    )
+    if not name or odd or inside(name, file) != name:
         raise ModelFormatError(file, f"names a file {name!r}")
     return name
 
@@ -121,9 +135,9 @@ def _name(name: str, file: object) -> str:
 def _content(value: object, file: object) -> Content:
     values = value if isinstance(value, dict) else {}
     size, sha256 = values.get("size"), values.get("sha256")
-    if type(size) is not int or size < 0 or not isinstance(sha256, str):
+    if type(size) is not int or size < 0 or not _SHA256.fullmatch(str(sha256)):
         raise ModelFormatError(file, f"says of a file {value!r}")
-    return Content(size=size, sha256=sha256)
+    return Content(size=size, sha256=str(sha256))
 
 
 def content_of(path: Path) -> Content:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnx_embeddings import batches, calibration, compiler, folder, sources
+from onnx_embeddings import batches, calibration, compiler, folder, manifest, sources
 from onnx_embeddings.errors import ModelFormatError
 from onnx_embeddings.runtime.sessions import Sessions
 from onnx_embeddings.runtime.threads import available_processors
 from onnx_embeddings.scheduler import process_scheduler
+from onnx_embeddings.sources import hub_cache
 from onnx_embeddings.store import Store
 from onnx_embeddings.tokens import Encoder
 
@@ -83,10 +84,21 @@ def prepare(request: ModelRequest, config: EngineConfig) -> Prepared:
         path, request = sources.find(request, config)
     # Who asks for fp32 does not wait while int8 is compiled, which may take half a minute.
     with _registry.resolving(f"{path} {request.precision}"):
-        files = folder.read(path, request)
+        # What a hub serves is data: only its weights say which model that is.
+        packed = hub_cache.folder() not in path.parents
+        if packed and (path / manifest.FILE).is_file():
+            request = _packed(path, request, store)
+        files = folder.read(path, request, packed=packed)
         measure = partial(_measure, path=path, request=request, config=config)
         graph = compiler.prepare(files, request.precision, store, measure)
         return Prepared(files=files, graph=graph, spec=files.spec(request, graph, store))
+
+
+def _packed(path: Path, request: ModelRequest, store: Store) -> ModelRequest:
+    """Compare a packed model with its manifest; the request, with the file that was packed."""
+    said = manifest.read(path)
+    manifest.check(path, said, store.sha256)
+    return request if request.variant is not None else replace(request, variant=said.variant)
 
 
 def lease(request: ModelRequest, config: EngineConfig) -> Lease:
@@ -173,7 +185,7 @@ class _Registry:
 
     def sessions(self, graph: Graph) -> tuple[Sessions, str]:
         """The sessions of a graph, and the key to release them by."""
-        key = f"{graph.weights} {graph.scheme}"
+        key = f"{graph.weights} {graph.scheme} {graph.content}"
         new = _Entry()
         with self._lock:
             entry = self._entries.setdefault(key, new)

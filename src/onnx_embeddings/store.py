@@ -74,15 +74,20 @@ class Store:
     def remove(self, folder: Path) -> None:
         """Delete a folder; where that is interrupted, what is left has a name that nobody reads.
 
+        One that is gone already is done. Waits for who makes it.
+
         Raises:
             StoreError: it can't be deleted.
         """
         gone = folder.with_name(f".tmp-{secrets.token_hex(4)}-{folder.name}")
         try:
-            folder.rename(gone)
-            shutil.rmtree(gone)
+            with self.locked(folder):
+                folder.rename(gone)
+                shutil.rmtree(gone)
+        except FileNotFoundError:
+            return
         except OSError as error:
-            raise StoreError(folder, str(error)) from error
+            raise StoreError(folder, str(error), "close the programs that use it") from error
 
     def sha256(self, file: Path, *, anew: bool = False) -> str:
         """The sha256 of a file, in hexadecimal; see `digest`."""

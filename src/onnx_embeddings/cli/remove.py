@@ -8,6 +8,7 @@ import typer
 
 from onnx_embeddings.cli import output
 from onnx_embeddings.cli.output import AsJson, Model
+from onnx_embeddings.errors import SettingError
 
 
 def remove(
@@ -33,10 +34,14 @@ def remove(
     kinds = {"compiled"} if compiled else set()
     kinds |= {"store", "hub cache"} if original else set()
     kinds = kinds or {"compiled", "store", "hub cache"}
-    copies = [copy for copy in inventory.copies(model, config) if copy.kind in kinds]
+    everything = inventory.copies(model, config)
+    packages = [inventory.package_of(copy) for copy in everything if copy.kind == "package"]
+    copies = [copy for copy in everything if copy.kind in kinds]
     for copy in copies if not as_json else ():
         output.line(f"{copy.kind} {copy.path} ({output.size(copy.size)})")
-    if copies and not yes and not as_json:
+    if copies and not yes:
+        if as_json:
+            raise SettingError("--json", "without --yes", "deletes nothing: nobody can be asked")
         typer.confirm("Delete?", abort=True)
     for copy in copies:
         inventory.remove(copy, config)
@@ -46,4 +51,6 @@ def remove(
     elif copies:
         output.line(f"{output.size(freed)} are free")
     else:
-        output.note(f"nothing of {model} is on this disk")
+        output.note(f"nothing of {model} is on this disk that this command may delete")
+        for package in packages:
+            output.note(f"an installed package holds it: pip uninstall {package}")

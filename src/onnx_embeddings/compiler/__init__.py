@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from onnx_embeddings.arrays import Graph
 from onnx_embeddings.compiler import compiled
 from onnx_embeddings.compiler.checkpoint import Checkpoint
-from onnx_embeddings.compiler.note import GRAPH_FORMAT, read_note, write_note
+from onnx_embeddings.compiler.note import read_note, write_note
 from onnx_embeddings.digests import digest
 from onnx_embeddings.errors import ModelFormatError, SettingError
+from onnx_embeddings.manifest import GRAPH_FORMAT
 from onnx_embeddings.spec import Precision
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ import numpy as np
 from onnx_embeddings.arrays import Graph
 from onnx_embeddings.compiler import compiled, ranges
 from onnx_embeddings.compiler.bert_config import BertConfig
-from onnx_embeddings.compiler.compiled import GRAPH_FILE, WEIGHTS_FILE
-from onnx_embeddings.compiler.note import GRAPH_FORMAT
+from onnx_embeddings.compiler.compiled import GRAPH_FILE, SCHEMES, WEIGHTS_FILE
 from onnx_embeddings.compiler.packed import LONG_TEXT, OUTPUT, SITES, Observed, Packed
 from onnx_embeddings.digests import digest
 from onnx_embeddings.errors import ModelFormatError
+from onnx_embeddings.manifest import GRAPH_FORMAT
 from onnx_embeddings.spec import Precision
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     """Runs sample texts through a graph; (batches, channels) of each output but token vectors."""
 
 logger = logging.getLogger(__name__)
-
-_SCHEMES = {Precision.FP32: "fp32/1", Precision.INT8: "int8/1"}
 
 
 class Checkpoint:
@@ -74,9 +72,14 @@ class Checkpoint:
             compiled.write(target, self._graph_in(target, precision), self._folder.model)
 
         origin = None if shipped is None else hashlib.sha256(shipped).hexdigest()
-        key = digest([GRAPH_FORMAT, self.weights, _SCHEMES[precision], origin])[:16]
+        key = digest([GRAPH_FORMAT, self.weights, SCHEMES[precision.value], origin])[:16]
         name = f"{self._folder.name}-{precision.value}-{key}"
-        return compiled.read(_whole(store, name, write), store.sha256)
+        place = _whole(store, name, write)
+        try:
+            return compiled.read(place, store.sha256)
+        except (ModelFormatError, OSError):
+            # Somebody deleted it in between; if it is something else it comes again.
+            return compiled.read(_whole(store, name, write), store.sha256)
 
     def measured(self, sample: Path, measure: Measure) -> dict[str, Range]:
         """How far the values reach on sample texts.
@@ -136,7 +139,7 @@ class Checkpoint:
             hidden_size=self._config.hidden_size,
             weights=self.weights,
             precision=precision.value,
-            scheme=_SCHEMES[precision],
+            scheme=SCHEMES[precision.value],
             output=OUTPUT,
             long_text=LONG_TEXT if takes_long else None,
         )

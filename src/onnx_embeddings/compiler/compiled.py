@@ -6,13 +6,18 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from onnx_embeddings.arrays import Graph
-from onnx_embeddings.compiler.note import GRAPH_FORMAT, NOTE_FILE, write_note
+from onnx_embeddings.compiler.note import NOTE_FILE, write_note
+from onnx_embeddings.digests import digest
 from onnx_embeddings.documents import read_object
 from onnx_embeddings.errors import ModelFormatError
+from onnx_embeddings.manifest import GRAPH_FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+SCHEMES: dict[str, str] = {"fp32": "fp32/1", "int8": "int8/1"}
+"""What each precision means exactly."""
 
 GRAPH_FILE = "graph.onnx"
 WEIGHTS_FILE = "weights.bin"
@@ -67,6 +72,10 @@ def read(place: Path, sha256: Callable[[Path], str]) -> Graph:
             raise ModelFormatError(place / NOTE_FILE, f"{name} is {value!r}")
     if values["layout"] != "packed":
         raise ModelFormatError(place / NOTE_FILE, f"layout is {values['layout']!r}")
+    if values["scheme"] != SCHEMES.get(str(values["precision"])):
+        reason = f"{values['precision']} of scheme {values['scheme']!r} is not known"
+        raise ModelFormatError(place / NOTE_FILE, reason)
+    digests = []
     for name in (GRAPH_FILE, WEIGHTS_FILE):
         file, must_be = place / name, content(note, name, place)
         size = file.stat().st_size if file.is_file() else None
@@ -75,7 +84,8 @@ def read(place: Path, sha256: Callable[[Path], str]) -> Graph:
             raise ModelFormatError(file, reason)
         if sha256(file) != must_be["sha256"]:
             raise ModelFormatError(file, f"has not the content of sha256 {must_be['sha256']}")
-    return Graph(path=place / GRAPH_FILE, **values)  # type: ignore[arg-type]  # checked above
+        digests.append(must_be["sha256"])
+    return Graph(path=place / GRAPH_FILE, content=digest(digests), **values)  # type: ignore[arg-type]  # checked above
 
 
 def content(note: dict[str, Any], name: str, place: Path) -> dict[str, Any]:

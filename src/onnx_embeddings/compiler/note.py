@@ -6,12 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from onnx_embeddings.errors import ModelFormatError
+from onnx_embeddings.manifest import GRAPH_FORMAT
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-GRAPH_FORMAT = 4
-"""Rises with every change of what is written, so that an older graph is compiled again."""
 
 NOTE_FILE = "graph.json"
 

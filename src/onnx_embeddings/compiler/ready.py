@@ -129,6 +129,8 @@ def _everything(
         nodes += part.node
         if isinstance(part, onnx.GraphProto):
             tensors += part.initializer
+            for sparse in part.sparse_initializer:
+                tensors += [sparse.values, sparse.indices]
         for attribute in (attribute for node in part.node for attribute in node.attribute):
             tensors += [*attribute.tensors, *([attribute.t] if attribute.HasField("t") else [])]
             parts += [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]

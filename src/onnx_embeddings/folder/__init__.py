@@ -96,22 +96,27 @@ class ModelFolder:
         )
 
 
-def read(path: Path, request: ModelRequest) -> ModelFolder:
+def read(path: Path, request: ModelRequest, *, packed: bool = True) -> ModelFolder:
     """The files of the model in this folder that the request needs.
+
+    Args:
+        path: the folder.
+        request: the model, and how it is used.
+        packed: see `layout.choose`.
 
     Raises:
         ModelFormatError: a file is missing, damaged or of a kind that is not supported.
         SettingError: the request asks for something that this model does not have.
     """
     try:
-        return _read(path, request)
+        return _read(path, request, packed=packed)
     except OSError as error:  # no right to read, a folder in the place of a file, an absurd name
         raise ModelFormatError(path, f"cannot be read: {error}") from error
 
 
-def _read(path: Path, request: ModelRequest) -> ModelFolder:
+def _read(path: Path, request: ModelRequest, *, packed: bool) -> ModelFolder:
     files = layout.OnDisk(path)
-    found = layout.choose(files, variant=request.variant)
+    found = layout.choose(files, variant=request.variant, packed=packed)
     _check_there(files, found)
     transformer = path / found.transformer
     config = read_object(transformer / "config.json")

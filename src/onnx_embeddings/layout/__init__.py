@@ -29,6 +29,7 @@ _SENTENCE_CONFIGS = tuple(
     f"sentence_{family}_config.json"
     for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
+_LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE", "NOTICE", "NOTICE.txt")
 _TOKENIZERS = ("tokenizer.json", "vocab.txt")
 
 
@@ -42,7 +43,7 @@ class Layout:
         pooling: config.json of the Pooling module, where modules.json is there.
         normalize: whether there is a Normalize module.
         config: config.json of the transformer; None where a ready file does without.
-        optional: other JSON files, those of them that are there.
+        optional: other JSON files, and licences, those of them that are there.
         tokenizer: tokenizer.json or vocab.txt.
         index: of the weights, where they are in shards.
         weights: the safetensors files to compile; none where a ready file is run.
@@ -80,27 +81,29 @@ class Layout:
         return tuple(n for n in self.optional if n.rpartition("/")[2] in _SENTENCE_CONFIGS)
 
 
-def choose(files: Files, *, variant: str | None = None) -> Layout:
+def choose(files: Files, *, variant: str | None = None, packed: bool = False) -> Layout:
     """The files that an engine needs.
 
     Args:
         files: what there is.
         variant: the ready ONNX file asked for, or ``"auto"`` for the best for this processor; None
             takes the weights where they can be compiled, else a ready ONNX file.
+        packed: whether a packed model's graph is taken. It says itself which model's vectors it
+            computes, so it must come from where programs may come from, too.
 
     Raises:
         ModelFormatError: they are of no kind that an engine can use, or leave a choice open.
     """
     modules = _modules(files) if files.has("modules.json") else {}
     root = modules.get("Transformer", "")
-    numbers = find_numbers(files, root, variant)
+    numbers = find_numbers(files, root, variant, packed=packed)
     config: str | None = f"{root}config.json"
     absent = [*([] if modules else ["modules.json"]), *numbers.absent]
     if numbers.ready is not None and not files.has(f"{root}config.json"):
         config = None
         absent.append(f"{root}config.json")
     optional = [*(f"{root}{name}" for name in (*_SENTENCE_CONFIGS, "tokenizer_config.json"))]
-    optional.append("config_sentence_transformers.json")
+    optional += ["config_sentence_transformers.json", *_LICENCES]
     tokenizers = [f"{folder}{name}" for name in _TOKENIZERS for folder in (root, "")]
     return Layout(
         transformer=root,

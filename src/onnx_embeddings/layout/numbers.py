@@ -48,11 +48,11 @@ class Numbers:
     absent: tuple[str, ...] = ()
 
 
-def find_numbers(files: Files, root: str, variant: str | None) -> Numbers:
+def find_numbers(files: Files, root: str, variant: str | None, *, packed: bool) -> Numbers:
     """Where the numbers are: in weights to compile, or in an ONNX file to run."""
     if variant is not None:
         return Numbers(ready=_best(files, root) if variant == AUTO_VARIANT else variant)
-    if files.has(COMPILED_FILES[0]):
+    if packed and files.has(COMPILED_FILES[0]):
         return Numbers(compiled=COMPILED_FILES)
     index, single = f"{root}model.safetensors.index.json", f"{root}model.safetensors"
     has_weights = files.has(index) or files.has(single)

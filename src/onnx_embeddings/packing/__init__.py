@@ -6,19 +6,18 @@ the model's name, and a plain tar archive. Both hold the same folder, which `loa
 
 from __future__ import annotations
 
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from onnx_embeddings import catalog, inventory, shared
-from onnx_embeddings.errors import SettingError
+from onnx_embeddings.errors import OnnxEmbeddingsError, SettingError, StoreError
 from onnx_embeddings.packing.archive import unpack, write_archive
 from onnx_embeddings.packing.folder import write_folder
 from onnx_embeddings.packing.wheel import write_wheel
 from onnx_embeddings.request import ModelRequest
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from onnx_embeddings.config import EngineConfig
     from onnx_embeddings.manifest import Manifest
 
@@ -63,10 +62,33 @@ def pack(  # noqa: PLR0913  all that a package says of itself
         hint = "read the model's card, then say it: --licence Apache-2.0"
         raise SettingError("licence", licence, "must be said: it travels with the model", hint)
     model = shared.prepare(request, config)
-    revision = None if request.folder is not None else inventory.revision_of(model.files.path)
-    out.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=out, prefix=".packing-") as temporary:
-        folder = out / temporary
-        said = write_folder(model, folder, name=name, licence=licence, revision=revision)
-        file = write_archive(folder, out) if archive else write_wheel(folder, out, version=version)
-    return file, said
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=out, prefix=".packing-") as temporary:
+            said = write_folder(
+                model,
+                Path(temporary),
+                name=name,
+                licence=licence,
+                revisions=_revisions(request, model.files.path),
+            )
+            if archive:
+                return write_archive(Path(temporary), out), said
+            return write_wheel(Path(temporary), out, version=version), said
+    except OSError as error:
+        if isinstance(error, OnnxEmbeddingsError):
+            raise
+        raise StoreError(out, str(error), "name another folder: -o") from error
+
+
+def _revisions(request: ModelRequest, path: Path) -> tuple[str, ...]:
+    """What of the hub a model may be asked for by: its commit, the name that it was asked by."""
+    if request.folder is not None:
+        return ()
+    known = catalog.find(request.model)
+    if known is not None and known.files and request.revision in {None, known.revision}:
+        commit = known.revision  # whatever commit it came from, it has this one's content
+    else:
+        commit = inventory.revision_of(path)
+    names = (commit, request.revision or "main")
+    return tuple(dict.fromkeys(name for name in names if name is not None))

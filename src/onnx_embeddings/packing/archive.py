@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import secrets
 import shutil
 import tarfile
 import zipfile
+import zlib
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 from onnx_embeddings import manifest
 from onnx_embeddings.errors import ModelFormatError, StoreError, VerificationError
-from onnx_embeddings.packing.files import slug, whole
+from onnx_embeddings.packing.files import name_of, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
     Members = Mapping[str, Callable[[], IO[bytes]]]
     """The files of an archive, by name."""
 
+# RuntimeError: zipfile's word for an encrypted one.
+_DAMAGED = (
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError),
+    *(EOFError, NotImplementedError, RuntimeError),
+)
 _BLOCK_BYTES = 2**20
 _MOST_MANIFEST_BYTES = 2**20
 
@@ -35,7 +42,7 @@ def write_archive(folder: Path, out: Path) -> Path:
         StoreError: it can't be written.
     """
     said = manifest.read(folder)
-    name = slug(f"{said.model.rpartition('/')[2]}-{said.precision}")
+    name = name_of(said)
 
     def write(target: Path) -> None:
         with tarfile.open(target, "w") as archive:
@@ -70,6 +77,10 @@ def unpack(file: Path, target: Path) -> Manifest:
         with _opened(file) as members:
             said, prefix = _manifest_in(members, file)
             temporary.mkdir(parents=True)
+            needed = sum(content.size for content in said.files.values())
+            free = shutil.disk_usage(temporary).free
+            if needed > free:
+                raise StoreError(target, f"{needed} bytes are needed, {free} are free")
             (temporary / manifest.FILE).parent.mkdir()
             for name, content in said.files.items():
                 _take(members, f"{prefix}{name}", temporary / name, content)
@@ -126,7 +137,7 @@ def _opened(file: Path) -> Iterator[Members]:
         else:
             with tarfile.open(file) as tar:
                 yield {m.name: _tar_member(tar, m) for m in tar.getmembers() if m.isreg()}
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, NotImplementedError) as error:
+    except _DAMAGED as error:
         raise ModelFormatError(file, f"is damaged: {error}", "get the file again") from error
 
 

@@ -12,11 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from onnx_embeddings.manifest import Manifest
+
 _SEPARATORS = re.compile(r"[-_.]+")
 
 
-def slug(name: str) -> str:
-    """As names of packages are normalised."""
+def name_of(said: Manifest) -> str:
+    """What tells a packed model from all others, as names of packages are normalised."""
+    variant = "" if said.variant is None else said.variant.removesuffix(".onnx")
+    name = f"{said.model}-{said.precision}-{variant}"
     return _SEPARATORS.sub("-", re.sub(r"[^A-Za-z0-9._-]", "-", name)).strip("-").lower()
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from onnx_embeddings import manifest
 from onnx_embeddings.errors import SettingError
-from onnx_embeddings.packing.files import slug, whole
+from onnx_embeddings.packing.files import name_of, whole
 from onnx_embeddings.packing.folder import LICENCES
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def write_wheel(folder: Path, out: Path, *, version: str = "1") -> Path:
     if not re.fullmatch(r"\d+(\.\d+)*", version):
         raise SettingError("version", version, "must be numbers with dots, such as 1.0")
     said = manifest.read(folder)
-    name = slug(f"onnx-embeddings-model-{said.model.rpartition('/')[2]}-{said.precision}")
+    name = f"onnx-embeddings-model-{name_of(said)}"
     package = name.replace("-", "_")
     info = f"{package}-{version}.dist-info"
     licences = [file for file in said.files if LICENCES.fullmatch(file)]
@@ -71,7 +71,7 @@ def write_wheel(folder: Path, out: Path, *, version: str = "1") -> Path:
 
 def _metadata(name: str, version: str, said: Manifest, licences: list[str]) -> str:
     lines = [
-        "Metadata-Version: 2.1",
+        "Metadata-Version: 2.4",
         f"Name: {name}",
         f"Version: {version}",
         f"Summary: {said.model} in {said.precision} for onnx-embeddings",
@@ -112,4 +112,9 @@ def _entry(member: str, compression: int) -> zipfile.ZipInfo:
 def _recorded(member: str, digest: bytes, size: int) -> str:
     """The line of a wheel's RECORD."""
     text = base64.urlsafe_b64encode(digest).decode().rstrip("=")
-    return f"{member},sha256={text},{size}"
+    quoted = member.replace('"', '""')
+    return (
+        f'"{quoted}",sha256={text},{size}'
+        if re.search('[",]', member)
+        else (f"{member},sha256={text},{size}")
+    )

@@ -18,10 +18,11 @@ from onnx_embeddings.errors import (
     DownloadError,
     ModelFormatError,
     ModelNotFoundError,
+    SettingError,
     StoreError,
 )
 from onnx_embeddings.settings import AUTO_VARIANT
-from onnx_embeddings.sources import hub_cache
+from onnx_embeddings.sources import hub_cache, own_mirror
 from onnx_embeddings.sources.wanted import Wanted
 from onnx_embeddings.store import Store
 
@@ -68,8 +69,12 @@ def find(
         return _folder(wanted, store, config), request
     kept = f"{AUTO_VARIANT} of {wanted.name} at {wanted.revision} on {processor.kind()}"
     variant = store.chosen(kept)
-    if variant is not None:
-        wanted = replace(wanted, variant=variant)
+    try:
+        wanted = replace(wanted, variant=replace(request, variant=variant or AUTO_VARIANT).variant)
+    except SettingError:  # a note that was damaged
+        variant = None
+    if wanted.variant == AUTO_VARIANT:
+        variant = None
     folder = _folder(wanted, store, config)
     if variant is None:
         # What was fetched is the best that the repository has.
@@ -85,7 +90,11 @@ def _folder(wanted: Wanted, store: Store, config: EngineConfig) -> Path:
         # The best of what is here need not be the best that there is.
         found = None
     else:
-        found = _stored(wanted, store, looked_in) or hub_cache.find(wanted, store, looked_in)
+        found = (
+            _stored(wanted, store, looked_in)
+            or hub_cache.find(wanted, store, looked_in)
+            or own_mirror.kept(wanted, store, looked_in)
+        )
     if found is None:
         # Last of what needs no network: to look through all that is installed takes its time.
         from onnx_embeddings.sources import installed
@@ -110,24 +119,15 @@ def _mirrored(
     wanted: Wanted, mirror: str, store: Store, config: EngineConfig, looked_in: list[str]
 ) -> Path | None:
     """The folder from the user's own mirror, or None where it does not have the model."""
-    from onnx_embeddings.sources import own_mirror
-
-    place = own_mirror.place(wanted, mirror, store)
-    if place.is_dir():
-        known = wanted.known
-        why = hub_cache.differing(place, known, wanted.variant, store) if known else ""
-        if not why:
-            return place
-        looked_in.append(f"mirror {place}: {why}")
-        return None
     if not own_mirror.is_server(mirror):
-        looked_in.append(f"mirror {place}: no such folder")
-        return None
+        return own_mirror.in_folder(wanted, mirror, store, looked_in)
     if config.offline:
         looked_in.append(f"mirror {mirror}: not asked, because offline is set")
         return None
+    from onnx_embeddings.sources import plain_server
+
     try:
-        return own_mirror.fetch(wanted, mirror, store)
+        return plain_server.fetch(wanted, mirror, own_mirror.next_place(wanted, store), store)
     except ModelNotFoundError as error:
         looked_in += error.looked_in
     except DownloadError as error:

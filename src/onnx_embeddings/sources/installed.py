@@ -105,6 +105,12 @@ def _why_not(said: Manifest, wanted: Wanted) -> str:
     )
     if wanted.variant is not None and not fits:
         return f"it is packed from {said.variant or 'the weights'}"
-    if said.revision is not None and wanted.revision not in {None, said.revision}:
-        return f"it is packed from revision {said.revision}"
+    if wanted.variant is None and said.variant is not None:
+        return f"it is packed from {said.variant}, not from the weights"
+    # A package that names none was packed from a folder: it stands for what nobody asks more of.
+    usual = wanted.revision is None or wanted.known is not None
+    if wanted.revision not in {None, *said.revisions} and not (usual and not said.revisions):
+        return f"it is packed from revision {', '.join(said.revisions) or 'unknown'}"
+    if said.graph_format not in {None, manifest.GRAPH_FORMAT}:
+        return f"its graph format is {said.graph_format}, this version has {manifest.GRAPH_FORMAT}"
     return ""

@@ -104,6 +104,15 @@ def test_list_shows_the_catalog() -> None:
     assert values("list", "--here") == []
 
 
+def test_list_shows_what_is_here_of_other_models_too(hub: HubServer) -> None:
+    del hub
+    run("pull", NAME)
+    (here,) = values("list", "--here")
+    assert here["name"] == NAME
+    assert here["on_disk_bytes"] > 100_000
+    assert NAME in run("list", "--here").stdout
+
+
 def test_verify_names_what_is_damaged_and_pull_mends_that_alone(hub: HubServer) -> None:
     told = values("pull", NAME)
     found = values("verify", NAME)

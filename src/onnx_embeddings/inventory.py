@@ -7,6 +7,7 @@ that other tools share), compiled, and in an installed package.
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from onnx_embeddings.config import EngineConfig
 
 logger = logging.getLogger(__name__)
+
+_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 Kind = Literal["store", "hub cache", "package", "compiled"]
 
@@ -93,6 +96,22 @@ def copies(model: str, config: EngineConfig) -> list[Copy]:
     names = {name, *(known.aliases if known is not None else ())}
     found += [copy for copy, whose in _compiled(store) if whose in names]
     return found
+
+
+def names_here(config: EngineConfig) -> list[str]:
+    """The models of which this engine has made or fetched something, by name.
+
+    What other tools have put into the Hugging Face cache is not among them.
+    """
+    store = Store(config.home_path)
+    found = {str(whose) for _, whose in _compiled(store) if isinstance(whose, str)}
+    if store.models.is_dir():
+        found |= {place.name.replace("--", "/", 1) for place in store.models.iterdir()}
+    known = (catalog.find(name) for name in found)
+    names = {
+        name if model is None else model.name for name, model in zip(found, known, strict=True)
+    }
+    return sorted((name for name in names if _NAME.fullmatch(name)), key=str.lower)
 
 
 def verify(copy: Copy, model: str, config: EngineConfig) -> Finding:

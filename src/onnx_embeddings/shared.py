@@ -147,7 +147,8 @@ def _check(sessions: Sessions, encoder: Encoder, path: Path) -> None:
         raise ModelFormatError(
             path,
             f"the vectors that this model computes {problem}",
-            "its weights are damaged: `onnx-embeddings verify` reads them all again",
+            "its weights are damaged: get it again; of a model that was fetched by its name "
+            "`onnx-embeddings verify NAME` says which file it is",
         )
 
 

@@ -15,34 +15,31 @@ def list_(
     here: Annotated[bool, typer.Option("--here", help="Only those on this disk.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the models of the catalog. Any other model of the hub works by its name, too."""
+    """List the models of the catalog, and others that are here.
+
+    Any other model of the hub works by its name, too.
+    """
     from onnx_embeddings import EngineConfig, inventory
     from onnx_embeddings.catalog import list_models
 
     config = EngineConfig().resolved()
+    known = {model.name: model.to_dict() for model in list_models()}
+    names = [*known, *(name for name in inventory.names_here(config) if name not in known)]
     models = []
-    for model in list_models():
-        copies = inventory.copies(model.name, config)
-        if copies or not here:
-            models.append((model, copies))
+    for name in names:
+        size = sum(copy.size for copy in inventory.copies(name, config))
+        if size or not here:
+            models.append(known.get(name, {"name": name}) | {"on_disk_bytes": size})
     if as_json:
-        output.document(
-            [
-                model.to_dict() | {"on_disk_bytes": sum(copy.size for copy in copies)}
-                for model, copies in models
-            ]
-        )
+        output.document(models)
         return
     output.table(
         ["model", "dim", "tokens", "licence", "on disk"],
         [
             [
-                model.name,
-                str(model.dim),
-                str(model.max_tokens),
-                model.licence,
-                output.size(sum(copy.size for copy in copies)) if copies else "",
+                *(str(model.get(key, "")) for key in ("name", "dim", "max_tokens", "licence")),
+                output.size(model["on_disk_bytes"]) if model["on_disk_bytes"] else "",
             ]
-            for model, copies in models
+            for model in models
         ],
     )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 
 Kind = Literal["store", "hub cache", "package", "compiled"]
 

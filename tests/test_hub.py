@@ -401,3 +401,17 @@ def test_a_token_in_a_file_is_found_where_the_environment_says_now(
     (tmp_path / "mine").write_text("hf_right", encoding="utf-8")
     monkeypatch.setenv("HF_TOKEN_PATH", str(tmp_path / "mine"))
     assert content_of(find(config)) == FILES
+
+
+@pytest.mark.parametrize("content", ["", "nonsense", "../x.onnx", "auto", "\0.onnx"])
+def test_a_damaged_note_of_the_best_variant_is_made_anew(
+    hub: HubServer, config: EngineConfig, content: str
+) -> None:
+    hub.add(NAME, FILES | MORE_FILES)
+    request = ModelRequest(model=NAME, variant="auto")
+    expected = sources.find(request, config, models={})
+    (note,) = (config.home_path / "choices").iterdir()
+    right = note.read_text("utf-8")
+    note.write_text(content, encoding="utf-8")
+    assert sources.find(request, config, models={}) == expected
+    assert note.read_text("utf-8") == right

@@ -147,7 +147,7 @@ def _is_folder(model: str) -> bool:
 
 def _inside(path: str) -> bool:
     parts = path.split("/")
-    odd = {"\\", ":"} & set(path) or {"", ".", ".."} & set(parts)
+    odd = {"\\", ":", "\0"} & set(path) or {"", ".", ".."} & set(parts)
     return path.endswith(".onnx") and not odd
 
 

@@ -65,23 +65,28 @@ def find(
     wanted = _wanted(request, known)
     assert config.home is not None, "the configuration is not resolved"  # noqa: S101
     store = Store(Path(config.home))
-    if wanted.variant != AUTO_VARIANT:
-        return _folder(wanted, store, config), request
-    kept = f"{AUTO_VARIANT} of {wanted.name} at {wanted.revision} on {processor.kind()}"
-    variant = store.chosen(kept)
-    try:
-        wanted = replace(wanted, variant=replace(request, variant=variant or AUTO_VARIANT).variant)
-    except SettingError:  # a note that was damaged
-        variant = None
     if wanted.variant == AUTO_VARIANT:
-        variant = None
-    folder = _folder(wanted, store, config)
-    if variant is None:
+        return _with_the_best(request, wanted, store, config)
+    return _folder(wanted, store, config), request
+
+
+def _with_the_best(
+    request: ModelRequest, wanted: Wanted, store: Store, config: EngineConfig
+) -> tuple[Path, ModelRequest]:
+    """As `find`, for ``variant="auto"``: what was taken once is taken again."""
+    kept = f"{AUTO_VARIANT} of {wanted.name} at {wanted.revision} on {processor.kind()}"
+    try:
+        taken = replace(request, variant=store.chosen(kept) or AUTO_VARIANT)
+    except SettingError:  # the note of it is damaged
+        taken = request
+    folder = _folder(replace(wanted, variant=taken.variant), store, config)
+    if taken.variant == AUTO_VARIANT:
         # What was fetched is the best that the repository has.
-        variant = layout.choose(layout.OnDisk(folder), variant=AUTO_VARIANT).ready
-        store.keep_chosen(kept, str(variant))
-    logger.info("variant='auto' of %s is %s", wanted.name, variant)
-    return folder, replace(request, variant=variant)
+        best = layout.choose(layout.OnDisk(folder), variant=AUTO_VARIANT).ready
+        store.keep_chosen(kept, str(best))
+        taken = replace(request, variant=best)
+    logger.info("variant='auto' of %s is %s", wanted.name, taken.variant)
+    return folder, taken
 
 
 def _folder(wanted: Wanted, store: Store, config: EngineConfig) -> Path:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import onnx_embeddings
 from onnx_embeddings import EngineConfig, cli
-from onnx_embeddings.errors import OnnxEmbeddingsError, SettingError
+from onnx_embeddings.errors import OnnxEmbeddingsError, SettingError, VerificationError
 from onnx_embeddings.testing import write_tiny_model
 
 if TYPE_CHECKING:
@@ -205,6 +205,21 @@ def test_pack_and_unpack(hub: HubServer, tmp_path: Path) -> None:
     text = run("pack", NAME, "-o", tmp_path / "dist", "--licence", "MIT", "--archive").stdout
     assert "unpack it there" in text
     assert values("unpack", tmp_path / "dist" / "org-tiny-fp32.tar", "-o", tmp_path / "other")
+
+
+def test_verify_takes_the_folder_of_a_packed_model(hub: HubServer, tmp_path: Path) -> None:
+    del hub
+    told = values("pack", NAME, "-o", tmp_path / "dist", "--licence", "MIT")
+    run("unpack", told["file"], "-o", tmp_path / "folder")
+    (found,) = values("verify", tmp_path / "folder")
+    assert (found["kind"], found["problem"]) == ("folder", None)
+    assert found["files"] == len(told["manifest"]["files"])
+    tokenizer = tmp_path / "folder" / "tokenizer.json"
+    tokenizer.write_bytes(tokenizer.read_bytes().replace(b"cat", b"car", 1))
+    (found,) = values("verify", tmp_path / "folder", code=1)
+    assert "tokenizer.json has sha256" in found["problem"]
+    with pytest.raises(VerificationError, match=r"tokenizer\.json"):
+        onnx_embeddings.load(tmp_path / "folder")
 
 
 def process(*arguments: object) -> subprocess.CompletedProcess[str]:

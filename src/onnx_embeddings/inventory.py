@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 
-Kind = Literal["store", "hub cache", "package", "compiled"]
+Kind = Literal["store", "hub cache", "package", "compiled", "folder"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Copy:
     """A copy of a model.
 
     Attributes:
-        kind: where it is kept.
+        kind: where it is kept; ``folder`` is one that was given.
         path: its folder.
         size: bytes that it takes; of the hub cache all that the repository takes there.
         precision: of a compiled or packed one.
@@ -69,14 +69,15 @@ def copies(model: str, config: EngineConfig) -> list[Copy]:
     """The copies of a model, by its name or alias.
 
     Args:
-        model: the name.
+        model: the name, or the folder of a packed model, which is its only copy.
         config: resolved: it says where the store is.
 
     Raises:
-        SettingError: it is no name.
+        SettingError: it is another folder.
     """
-    if ModelRequest(model=model).folder is not None:
-        raise SettingError("model", model, "a folder has no copies", "give the name of a model")
+    folder = ModelRequest(model=model).folder
+    if folder is not None:
+        return [_given(folder)]
     store = Store(config.home_path)
     known = catalog.find(model)
     name = model if known is None else known.name
@@ -165,7 +166,7 @@ def _expected(copy: Copy, model: str, store: Store) -> dict[Path, str]:
             return {}
         names = (compiled.GRAPH_FILE, compiled.WEIGHTS_FILE)
         return {copy.path / n: compiled.content(note, n, copy.path)["sha256"] for n in names}
-    if copy.kind == "package":
+    if copy.kind in {"package", "folder"}:
         said = manifest.read(copy.path)
         return {copy.path / name: content.sha256 for name, content in said.files.items()}
     if copy.kind == "hub cache":
@@ -176,6 +177,14 @@ def _expected(copy: Copy, model: str, store: Store) -> dict[Path, str]:
     known = catalog.find(model)
     files = () if known is None else known.files
     return {copy.path / f.path: f.sha256 for f in files if not f.optional}
+
+
+def _given(folder: Path) -> Copy:
+    if not (folder / manifest.FILE).is_file():
+        hint = "give the name of a model, or the folder of a packed one"
+        raise SettingError("model", str(folder), "nothing says what its files must hold", hint)
+    said = manifest.read(folder)
+    return Copy(kind="folder", path=folder, size=_size(folder), precision=said.precision)
 
 
 def _in_store(store: Store, name: str) -> list[Path]:

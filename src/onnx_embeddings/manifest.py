@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,18 @@ def read(folder: Path) -> Manifest:
         return from_dict(read_object(file, required=True), file)
     except OSError as error:
         raise ModelFormatError(file, f"cannot be read: {error}") from error
+
+
+def write(said: Manifest, folder: Path) -> None:
+    """Put it into the folder of a packed model.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    file = folder / FILE
+    file.parent.mkdir(exist_ok=True)
+    text = json.dumps(said.to_dict(), indent=1, sort_keys=True)
+    file.write_text(text + "\n", encoding="utf-8")
 
 
 def from_dict(values: dict[str, Any], file: object) -> Manifest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from onnx_embeddings.arrays import Graph
@@ -10,7 +10,7 @@ from onnx_embeddings.compiler.note import NOTE_FILE, write_note
 from onnx_embeddings.digests import digest
 from onnx_embeddings.documents import read_object
 from onnx_embeddings.errors import ModelFormatError
-from onnx_embeddings.manifest import GRAPH_FORMAT
+from onnx_embeddings.manifest import GRAPH_FORMAT, content_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,15 +36,9 @@ def write(place: Path, graph: Graph, model: str) -> None:
         graph: what was written there.
         model: whose it is, for people.
     """
-    files = {name: _content(place / name) for name in (GRAPH_FILE, WEIGHTS_FILE)}
+    files = {name: asdict(content_of(place / name)) for name in (GRAPH_FILE, WEIGHTS_FILE)}
     values = {name: getattr(graph, name) for name in _OF_THE_GRAPH}
     write_note(place, values | {"files": files, "model": model})
-
-
-def _content(file: Path) -> dict[str, Any]:
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return {"size": file.stat().st_size, "sha256": digest}
 
 
 def read(place: Path, sha256: Callable[[Path], str]) -> Graph:

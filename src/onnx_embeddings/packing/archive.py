@@ -81,11 +81,9 @@ def unpack(file: Path, target: Path) -> Manifest:
             free = shutil.disk_usage(temporary).free
             if needed > free:
                 raise StoreError(target, f"{needed} bytes are needed, {free} are free")
-            (temporary / manifest.FILE).parent.mkdir()
             for name, content in said.files.items():
                 _take(members, f"{prefix}{name}", temporary / name, content)
-        text = json.dumps(said.to_dict(), indent=1, sort_keys=True)
-        (temporary / manifest.FILE).write_text(text + "\n", encoding="utf-8")
+        manifest.write(said, temporary)
         temporary.rename(target)
     except OSError as error:
         if isinstance(error, ModelFormatError | VerificationError | StoreError):

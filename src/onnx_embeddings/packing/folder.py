@@ -70,9 +70,7 @@ def write_folder(
             packed_with=__version__,
             files={n: manifest.content_of(target / n) for n in sorted(sources)},
         )
-        (target / manifest.FILE).parent.mkdir(exist_ok=True)
-        text = json.dumps(said.to_dict(), indent=1, sort_keys=True)
-        (target / manifest.FILE).write_text(text + "\n", encoding="utf-8")
+        manifest.write(said, target)
     except OSError as error:
         raise StoreError(target, str(error)) from error
     return said

@@ -193,3 +193,28 @@ def test_the_garbage_collector_may_drop_an_engine_anywhere(tmp_path: Path) -> No
         gc.collect()
     shared._registry.release_pending()
     assert loaded_models() == before
+
+
+def test_a_model_is_tried_once_for_each_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a text, when it is loaded; later starts know that it makes vectors."""
+    tried = []
+    check = shared._check
+
+    def watched(*arguments: Any) -> None:
+        tried.append(arguments)
+        check(*arguments)
+
+    monkeypatch.setattr(shared, "_check", watched)
+    folder = write_tiny_model(tmp_path / "model", seed=41)
+    for expected in (1, 1):
+        onnx_embeddings.load(folder, config=EngineConfig(home=tmp_path / "one")).close()
+        assert len(tried) == expected
+    onnx_embeddings.load(folder, config=EngineConfig(home=tmp_path / "two")).close()
+    onnx_embeddings.load(
+        folder, precision="int8", config=EngineConfig(home=tmp_path / "one")
+    ).close()
+    write_tiny_model(folder, seed=42)
+    onnx_embeddings.load(folder, config=EngineConfig(home=tmp_path / "one")).close()
+    assert len(tried) == 4

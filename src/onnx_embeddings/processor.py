@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -16,6 +15,8 @@ _VNNI = frozenset({"avx512_vnni", "avx_vnni"})
 @cache
 def kind() -> Kind:
     """Of this processor. Where the system does not tell (Windows, macOS) x86 is ``other``."""
+    import platform  # only here: it takes 2 ms of each start
+
     if platform.machine().lower() in {"arm64", "aarch64"}:
         return "arm64"
     return "vnni" if _VNNI & _flags() else "other"

@@ -13,6 +13,7 @@ import numpy as np
 
 from onnx_embeddings import batches, calibration, compiler, folder, manifest, sources
 from onnx_embeddings.errors import ModelFormatError
+from onnx_embeddings.runtime.onnxruntime import VERSION
 from onnx_embeddings.runtime.sessions import Sessions
 from onnx_embeddings.runtime.threads import available_processors
 from onnx_embeddings.scheduler import process_scheduler
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from onnx_embeddings.folder.tokenizer import TokenizerFiles
     from onnx_embeddings.request import ModelRequest
     from onnx_embeddings.spec import ModelSpec
+
+
+_SOUND = "sound"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +121,7 @@ def lease(request: ModelRequest, config: EngineConfig) -> Lease:
     sessions, key = _registry.sessions(model.graph)
     try:
         encoder = _registry.encoder(key, model.files.tokenizer, spec)
-        _registry.check(key, encoder, path)
+        _registry.check(key, encoder, path, Store(config.home_path))
     except BaseException:
         _registry.release(key)
         raise
@@ -210,13 +214,19 @@ class _Registry:
                 entry.encoders[which] = Encoder(files, max_tokens=spec.max_tokens)
             return entry.encoders[which]
 
-    def check(self, key: str, encoder: Encoder, path: Path) -> None:
-        """Raise ModelFormatError, once, if a model makes nothing of a text."""
+    def check(self, key: str, encoder: Encoder, path: Path, store: Store) -> None:
+        """Raise ModelFormatError if a model makes nothing of a text.
+
+        Once for each content and runtime: it takes as long as a first query.
+        """
         entry = self._entries[key]
         with entry.lock:
-            if not entry.checked and entry.sessions is not None:
-                _check(entry.sessions, encoder, path)
-                entry.checked = True
+            question = f"vectors of {key} by onnxruntime {VERSION}"
+            if entry.checked or entry.sessions is None or store.chosen(question) == _SOUND:
+                return
+            _check(entry.sessions, encoder, path)
+            entry.checked = True
+            store.keep_chosen(question, _SOUND)
 
     def release(self, key: str) -> None:
         """Count one user less.

@@ -6,7 +6,6 @@ import io
 import zlib
 from importlib import resources
 from typing import TYPE_CHECKING
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -58,6 +57,8 @@ def read(content: bytes, sites: Iterable[str], channels: int) -> dict[str, Range
     Raises:
         ModelFormatError: it is damaged, or not of this model.
     """
+    from zipfile import BadZipFile  # only here: most starts read no such file
+
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as values:
             found = {

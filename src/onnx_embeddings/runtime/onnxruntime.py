@@ -48,9 +48,12 @@ with _no_telemetry():
 # Where somebody else imported it before, this is what can still be turned off.
 onnxruntime.disable_telemetry_events()
 
+VERSION = str(onnxruntime.__version__)
+"""Of the runtime."""
+
 # Older versions would ignore the option, and spin for as long as they like.
 _SPIN_OPTION_SINCE = (1, 26)
-_VERSION = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
+_VERSION = tuple(int(part) for part in VERSION.split(".")[:2])
 _CAN_BOUND_SPINNING = _VERSION >= _SPIN_OPTION_SINCE
 
 _PROVIDER = "CPUExecutionProvider"

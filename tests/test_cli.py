@@ -158,6 +158,24 @@ def test_verify_says_all_and_deletes_only_if_asked(hub: HubServer) -> None:
     run("verify", "org/nothing", code=1)
 
 
+def test_what_can_not_be_read_now_is_not_deleted(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del hub
+    run("pull", NAME)
+    compiled = Path(values("info", NAME)["copies"][1]["path"])
+
+    def no_more(_: object) -> str:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("onnx_embeddings.store._sha256", no_more)
+    text = run("verify", NAME, "--delete", code=1).stdout
+    assert "NOT READ" in text
+    assert "Too many open files" in text
+    assert "DAMAGED" not in text
+    assert compiled.is_dir()
+
+
 def test_who_writes_or_deletes_is_not_disturbed(hub: HubServer) -> None:
     del hub
     run("pull", NAME)

@@ -410,7 +410,7 @@ def test_a_damaged_note_of_the_best_variant_is_made_anew(
     hub.add(NAME, FILES | MORE_FILES)
     request = ModelRequest(model=NAME, variant="auto")
     expected = sources.find(request, config, models={})
-    (note,) = (config.home_path / "choices").iterdir()
+    (note,) = (config.home_path / "answers").iterdir()
     right = note.read_text("utf-8")
     note.write_text(content, encoding="utf-8")
     assert sources.find(request, config, models={}) == expected

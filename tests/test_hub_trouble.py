@@ -979,3 +979,19 @@ def test_weights_that_went_and_no_network_are_told_as_that_and_not_as_a_matter_o
     assert f"{snapshot}: incomplete, without {WEIGHTS}" in said
     assert ("offline is set" if offline else f"127.0.0.1:{port}") in said
     assert not KEYS.search(said), said
+
+
+def test_a_part_that_can_not_be_opened_says_why(
+    hub: HubServer, config: EngineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.add(NAME, FILES)
+    real = Path.open
+
+    def refuse(self: Path, mode: str = "r", **options: Any) -> Any:
+        if self.name.endswith(".resumable.incomplete") and mode == "ab":
+            raise OSError(errno.EACCES, "Permission denied", str(self))
+        return real(self, mode, **options)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(StoreError, match="Permission denied"):
+        find(config)

@@ -208,6 +208,24 @@ def test_the_best_variant_is_that_of_the_processor(
     assert layout.weights == ()
 
 
+def test_data_is_found_where_nothing_is_listed() -> None:
+    """A server of plain files says only whether it has a file."""
+
+    class Unlisted(Listed):
+        def names(self, folder: str) -> list[str]:
+            del folder
+            return []
+
+    for name in ("model_O4.onnx_data", "model_O4.onnx.data", "model_O4.data"):
+        files = FILES | {
+            "onnx/model_O4.onnx": b"",
+            f"onnx/{name}": b"",
+            "onnx/model.onnx_data": b"",
+        }
+        layout = choose(Unlisted(files), variant="onnx/model_O4.onnx")
+        assert layout.ready_data == (f"onnx/{name}",)
+
+
 def test_there_must_be_a_variant_to_be_the_best() -> None:
     for names in ({}, {"model_fp16.onnx": b""}, {"other.onnx": b""}):
         with pytest.raises(ModelFormatError, match="no ONNX file of a usual name") as caught:

@@ -58,11 +58,13 @@ class Finding:
         copy: which.
         files: how many of its files were read.
         problem: what is wrong; None where nothing is.
+        is_damaged: whether that is its content; what could not be read now may be right.
     """
 
     copy: Copy
     files: int
     problem: str | None
+    is_damaged: bool
 
 
 def copies(model: str, config: EngineConfig) -> list[Copy]:
@@ -127,17 +129,27 @@ def verify(copy: Copy, model: str, config: EngineConfig) -> Finding:
     try:
         expected = _expected(copy, model, store)
     except (ModelFormatError, OSError) as error:
-        return Finding(copy=copy, files=0, problem=str(error))
+        return Finding(copy=copy, files=0, problem=str(error), is_damaged=not _is_unreadable(error))
     problems = []
+    is_damaged = False
     for file, digest in expected.items():
         try:
             found = hub_cache.digest(file, digest, store, anew=True)
         except ModelFormatError as error:
             problems.append(str(error))
+            is_damaged |= not _is_unreadable(error)
             continue
         if found != digest:
             problems.append(str(VerificationError(file, digest, found)))
-    return Finding(copy=copy, files=len(expected), problem="\n".join(problems) or None)
+            is_damaged = True
+    problem = "\n".join(problems) or None
+    return Finding(copy=copy, files=len(expected), problem=problem, is_damaged=is_damaged)
+
+
+def _is_unreadable(error: Exception) -> bool:
+    """Whether it is the system that would not read, and not the file that is gone or wrong."""
+    reason = error.__cause__ if isinstance(error, ModelFormatError) else error
+    return isinstance(reason, OSError) and not isinstance(reason, FileNotFoundError)
 
 
 def remove(copy: Copy, config: EngineConfig) -> None:
@@ -164,8 +176,8 @@ def _expected(copy: Copy, model: str, store: Store) -> dict[Path, str]:
         note = read_object(copy.path / NOTE_FILE, required=True)
         if note.get("layout") != "packed":
             return {}
-        names = (compiled.GRAPH_FILE, compiled.WEIGHTS_FILE)
-        return {copy.path / n: compiled.content(note, n, copy.path)["sha256"] for n in names}
+        files = compiled.files(note, copy.path)
+        return {copy.path / name: content.sha256 for name, content in files.items()}
     if copy.kind in {"package", "folder"}:
         said = manifest.read(copy.path)
         return {copy.path / name: content.sha256 for name, content in said.files.items()}
@@ -175,8 +187,8 @@ def _expected(copy: Copy, model: str, store: Store) -> dict[Path, str]:
     if arrived:
         return {copy.path / name: digest for name, digest in arrived.items()}
     known = catalog.find(model)
-    files = () if known is None else known.files
-    return {copy.path / f.path: f.sha256 for f in files if not f.optional}
+    listed = () if known is None else known.files
+    return {copy.path / f.path: f.sha256 for f in listed if not f.optional}
 
 
 def _given(folder: Path) -> Copy:

@@ -13,7 +13,7 @@ from onnx_embeddings.errors import ModelFormatError, VerificationError
 from onnx_embeddings.layout import COMPILED, inside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 FILE = f"{COMPILED}manifest.json"
@@ -32,6 +32,7 @@ FOLDER = "model"
 _FORMAT = 1
 _TEXTS = ("model", "licence", "precision", "packed_with")
 _SHA256 = re.compile("[0-9a-f]{64}")
+_AGAIN = "install or unpack the packed model again"
 # Windows takes these for devices, whatever stands behind the dot.
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
@@ -130,7 +131,7 @@ def from_dict(values: dict[str, Any], file: object) -> Manifest:
         revisions=tuple(revisions),
         variant=variant,
         graph_format=graph_format,
-        files={_name(name, file): _content(content, file) for name, content in files.items()},
+        files={_name(name, file): content(value, file) for name, value in files.items()},
     )
 
 
@@ -145,7 +146,12 @@ def _name(name: str, file: object) -> str:
     return name
 
 
-def _content(value: object, file: object) -> Content:
+def content(value: object, file: object) -> Content:
+    """What `Content` as a JSON object says.
+
+    Raises:
+        ModelFormatError: it is none; names the file that it stands in.
+    """
     values = value if isinstance(value, dict) else {}
     size, sha256 = values.get("size"), values.get("sha256")
     if type(size) is not int or size < 0 or not _SHA256.fullmatch(str(sha256)):
@@ -164,28 +170,25 @@ def content_of(path: Path) -> Content:
     return Content(size=path.stat().st_size, sha256=digest)
 
 
-def check(folder: Path, manifest: Manifest, sha256: Callable[[Path], str]) -> None:
-    """Compare the files of a packed model with its manifest.
+def check(folder: Path, files: Mapping[str, Content], sha256: Callable[[Path], str]) -> None:
+    """Compare the files in a folder with what they must hold.
 
     Args:
-        folder: of the model.
-        manifest: of the model.
+        folder: of a packed model, or of a compiled graph.
+        files: of the manifest, for example.
         sha256: of a file; it may remember.
 
     Raises:
         ModelFormatError: a file is missing or has another size.
         VerificationError: a file has another content.
     """
-    for name, content in manifest.files.items():
+    for name, must_be in files.items():
         path = folder / name
         if not path.is_file():
             raise ModelFormatError(path, "is missing", _AGAIN)
         size = path.stat().st_size
-        if size != content.size:
-            raise ModelFormatError(path, f"has {size} bytes, not {content.size}", _AGAIN)
+        if size != must_be.size:
+            raise ModelFormatError(path, f"has {size} bytes, not {must_be.size}", _AGAIN)
         found = sha256(path)
-        if found != content.sha256:
-            raise VerificationError(path, content.sha256, found, _AGAIN)
-
-
-_AGAIN = "install or unpack the packed model again"
+        if found != must_be.sha256:
+            raise VerificationError(path, must_be.sha256, found, _AGAIN)

@@ -101,7 +101,7 @@ def prepare(request: ModelRequest, config: EngineConfig) -> Prepared:
 def _packed(path: Path, request: ModelRequest, store: Store) -> ModelRequest:
     """Compare a packed model with its manifest; the request, with the file that was packed."""
     said = manifest.read(path)
-    manifest.check(path, said, store.sha256)
+    manifest.check(path, said.files, store.sha256)
     return request if request.variant is not None else replace(request, variant=said.variant)
 
 
@@ -222,11 +222,11 @@ class _Registry:
         entry = self._entries[key]
         with entry.lock:
             question = f"vectors of {key} by onnxruntime {VERSION}"
-            if entry.checked or entry.sessions is None or store.chosen(question) == _SOUND:
+            if entry.checked or entry.sessions is None or store.answer(question) == _SOUND:
                 return
             _check(entry.sessions, encoder, path)
             entry.checked = True
-            store.keep_chosen(question, _SOUND)
+            store.keep_answer(question, _SOUND)
 
     def release(self, key: str) -> None:
         """Count one user less.

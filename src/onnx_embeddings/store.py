@@ -11,6 +11,7 @@ import re
 import secrets
 import shutil
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import TYPE_CHECKING
 
 from onnx_embeddings.errors import ModelFormatError, OnnxEmbeddingsError, StoreError
@@ -42,7 +43,7 @@ class Store:
         self.compiled = home / "compiled"
         self._locks = home / "locks"
         self._digests = home / "digests"
-        self._choices = home / "choices"
+        self._answers = home / "answers"
         self._arrivals = home / "arrivals"
 
     def publish(self, folder: Path, write: Callable[[Path], None]) -> Path:
@@ -89,6 +90,25 @@ class Store:
         except OSError as error:
             raise StoreError(folder, str(error), "close the programs that use it") from error
 
+    def copies(self, folder: Path) -> list[Path]:
+        """The folders that `next_copy` gave for this one, those that are there."""
+        return self._copies(folder)[:-1]
+
+    def next_copy(self, folder: Path) -> Path:
+        """The folder for a new copy.
+
+        One that is damaged may be in use, so the next does not replace it but has another name.
+        """
+        return self._copies(folder)[-1]
+
+    def _copies(self, folder: Path) -> list[Path]:
+        places = [folder]
+        for number in count(2):
+            if not places[-1].is_dir():
+                break
+            places.append(folder.with_name(f"{folder.name}-{number}"))
+        return places
+
     def sha256(self, file: Path, *, anew: bool = False) -> str:
         """The sha256 of a file, in hexadecimal; see `digest`."""
         return self.digest(file, "sha256", _sha256, anew=anew)
@@ -134,22 +154,22 @@ class Store:
                 logger.debug("%s of %s is not remembered: %s", kind, real, error)
         return found
 
-    def chosen(self, question: str) -> str | None:
-        """What `keep_chosen` kept, or None."""
+    def answer(self, question: str) -> str | None:
+        """What `keep_answer` kept, or None."""
         try:
-            return self._choice(question).read_text("utf-8")
+            return self._answer(question).read_text("utf-8")
         except (OSError, ValueError):
             return None
 
-    def keep_chosen(self, question: str, choice: str) -> None:
-        """Keep an answer, so that it stays the same; not where nothing can be written."""
+    def keep_answer(self, question: str, answer: str) -> None:
+        """Keep what was found out, to ask no more; not where nothing can be written."""
         try:
-            _write_whole(self._choice(question), choice)
+            _write_whole(self._answer(question), answer)
         except OSError as error:
             logger.debug("%s is not remembered: %s", question, error)
 
-    def _choice(self, question: str) -> Path:
-        return self._choices / f"{hashlib.sha256(question.encode()).hexdigest()}.txt"
+    def _answer(self, question: str) -> Path:
+        return self._answers / f"{hashlib.sha256(question.encode()).hexdigest()}.txt"
 
     def arrived(self, folder: Path) -> dict[str, str]:
         """What `keep_arrived` kept of the files of a folder: sha256 by name."""

@@ -28,7 +28,7 @@ def verify(
 
     config = EngineConfig().resolved()
     findings = [inventory.verify(c, model, config) for c in inventory.copies(model, config)]
-    damaged = [finding for finding in findings if finding.problem is not None]
+    wrong = [finding for finding in findings if finding.problem is not None]
     if as_json:
         output.document(
             [
@@ -42,15 +42,16 @@ def verify(
             ]
         )
     for finding in findings if not as_json else ():
-        state = f"{finding.files} files are right" if finding.problem is None else "DAMAGED"
+        state = "DAMAGED" if finding.is_damaged else "NOT READ"
+        state = f"{finding.files} files are right" if finding.problem is None else state
         output.line(f"{finding.copy.kind} {finding.copy.path}: {state}")
         for problem in (finding.problem or "").splitlines():
             output.line(f"  {problem}")
-    for finding in damaged if delete else ():
-        if finding.copy.kind in {"compiled", "store"}:
+    for finding in wrong if delete else ():
+        if finding.is_damaged and finding.copy.kind in {"compiled", "store"}:
             inventory.remove(finding.copy, config)
             output.note(f"deleted: {finding.copy.path}")
     if not findings:
         output.note(f"{model} is not on this disk; fetch it: onnx-embeddings pull {model}")
-    if damaged or not findings:
+    if wrong or not findings:
         raise typer.Exit(1)

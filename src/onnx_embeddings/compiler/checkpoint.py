@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import shutil
-from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +15,7 @@ from onnx_embeddings.compiler.bert_config import BertConfig
 from onnx_embeddings.compiler.compiled import GRAPH_FILE, SCHEMES, WEIGHTS_FILE
 from onnx_embeddings.compiler.packed import LONG_TEXT, OUTPUT, SITES, Observed, Packed
 from onnx_embeddings.digests import digest
-from onnx_embeddings.errors import ModelFormatError
+from onnx_embeddings.errors import ModelFormatError, VerificationError
 from onnx_embeddings.manifest import GRAPH_FORMAT
 from onnx_embeddings.spec import Precision
 
@@ -77,7 +76,7 @@ class Checkpoint:
         place = _whole(store, name, write)
         try:
             return compiled.read(place, store.sha256)
-        except (ModelFormatError, OSError):
+        except (ModelFormatError, VerificationError, OSError):
             # Somebody deleted it in between; if it is something else it comes again.
             return compiled.read(_whole(store, name, write), store.sha256)
 
@@ -146,24 +145,20 @@ class Checkpoint:
 
 
 def _whole(store: Store, name: str, write: Callable[[Path], None]) -> Path:
-    """The compiled folder of this name; a damaged one may be in use, so it gets a successor."""
-    place = store.compiled / name
-    for number in count(2):
-        if not place.is_dir():
-            logger.info("compiling %s", place)
-            return store.publish(place, write)
+    """The compiled folder of this name, made where none is whole."""
+    for place in store.copies(store.compiled / name):
         if _is_whole(place, store):
             return place
-        damaged, place = place, store.compiled / f"{name}-{number}"
-        if not place.is_dir():
-            logger.warning("%s is damaged: the model is compiled again", damaged)
-    raise AssertionError("count() ends")
+        logger.warning("%s is damaged: the model is compiled again", place)
+    place = store.next_copy(store.compiled / name)
+    logger.info("compiling %s", place)
+    return store.publish(place, write)
 
 
 def _is_whole(place: Path, store: Store) -> bool:
     """Whether a compiled folder has all of its files, with the content that they had."""
     try:
         compiled.read(place, store.sha256)
-    except (ModelFormatError, OSError):
+    except (ModelFormatError, VerificationError, OSError):
         return False
     return True

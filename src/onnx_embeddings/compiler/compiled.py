@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 from onnx_embeddings.arrays import Graph
 from onnx_embeddings.compiler.note import NOTE_FILE, write_note
 from onnx_embeddings.digests import digest
-from onnx_embeddings.documents import read_object
+from onnx_embeddings.documents import as_object, read_object
 from onnx_embeddings.errors import ModelFormatError
-from onnx_embeddings.manifest import GRAPH_FORMAT, content_of
+from onnx_embeddings.manifest import GRAPH_FORMAT, check, content, content_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from onnx_embeddings.manifest import Content
 
 SCHEMES: dict[str, str] = {"fp32": "fp32/1", "int8": "int8/1"}
 """What each precision means exactly."""
@@ -36,9 +38,9 @@ def write(place: Path, graph: Graph, model: str) -> None:
         graph: what was written there.
         model: whose it is, for people.
     """
-    files = {name: asdict(content_of(place / name)) for name in (GRAPH_FILE, WEIGHTS_FILE)}
+    said = {name: asdict(content_of(place / name)) for name in (GRAPH_FILE, WEIGHTS_FILE)}
     values = {name: getattr(graph, name) for name in _OF_THE_GRAPH}
-    write_note(place, values | {"files": files, "model": model})
+    write_note(place, values | {"files": said, "model": model})
 
 
 def read(place: Path, sha256: Callable[[Path], str]) -> Graph:
@@ -50,6 +52,7 @@ def read(place: Path, sha256: Callable[[Path], str]) -> Graph:
 
     Raises:
         ModelFormatError: it is damaged, or of a graph format that this version does not run.
+        VerificationError: a file has another content.
         OSError: it can't be read.
     """
     note = read_object(place / NOTE_FILE, required=True)
@@ -69,28 +72,21 @@ def read(place: Path, sha256: Callable[[Path], str]) -> Graph:
     if values["scheme"] != SCHEMES.get(str(values["precision"])):
         reason = f"{values['precision']} of scheme {values['scheme']!r} is not known"
         raise ModelFormatError(place / NOTE_FILE, reason)
-    digests = []
-    for name in (GRAPH_FILE, WEIGHTS_FILE):
-        file, must_be = place / name, content(note, name, place)
-        size = file.stat().st_size if file.is_file() else None
-        if size != must_be["size"]:
-            reason = "is missing" if size is None else f"has {size} bytes, not {must_be['size']}"
-            raise ModelFormatError(file, reason)
-        if sha256(file) != must_be["sha256"]:
-            raise ModelFormatError(file, f"has not the content of sha256 {must_be['sha256']}")
-        digests.append(must_be["sha256"])
-    return Graph(path=place / GRAPH_FILE, content=digest(digests), **values)  # type: ignore[arg-type]  # checked above
+    must_be = files(note, place)
+    check(place, must_be, sha256)
+    both = digest([must_be[name].sha256 for name in (GRAPH_FILE, WEIGHTS_FILE)])
+    return Graph(path=place / GRAPH_FILE, content=both, **values)  # type: ignore[arg-type]  # checked above
 
 
-def content(note: dict[str, Any], name: str, place: Path) -> dict[str, Any]:
-    """Size and sha256 that a file must have.
+def files(note: dict[str, Any], place: Path) -> dict[str, Content]:
+    """What the files in a folder must hold.
+
+    Args:
+        note: of the folder.
+        place: the folder.
 
     Raises:
         ModelFormatError: the note does not say.
     """
-    files = note.get("files")
-    value = files.get(name) if isinstance(files, dict) else None
-    values = value if isinstance(value, dict) else {}
-    if type(values.get("size")) is not int or not isinstance(values.get("sha256"), str):
-        raise ModelFormatError(place / NOTE_FILE, f"does not say what {name} must be")
-    return values
+    said = as_object(note.get("files"), place / NOTE_FILE)
+    return {name: content(said.get(name), place / NOTE_FILE) for name in (GRAPH_FILE, WEIGHTS_FILE)}

@@ -19,7 +19,10 @@ class Files(Protocol):
         """Whether it is there."""
 
     def names(self, folder: str) -> Collection[str]:
-        """Of the files in a folder (``""`` or ``"onnx/"``), not of those in folders below it."""
+        """Of the files in a folder (``""`` or ``"onnx/"``), not of those in folders below it.
+
+        None where they can't be listed.
+        """
 
     def json(self, name: str) -> Any:
         """What a JSON file that is there holds; ModelFormatError if it holds something else."""

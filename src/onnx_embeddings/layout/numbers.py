@@ -117,14 +117,10 @@ def data_beside(files: Files, ready: str) -> tuple[str, ...]:
     """The external data files of an ONNX file: named after it, in the same folder."""
     folder, slash, name = ready.rpartition("/")
     folder += slash
-    patterns = (
-        *(f"{name}_data*", f"{name}.data*", f"{name.removesuffix('.onnx')}.data*"),
-        "Constant_*_attr__value",  # what PyTorch's exporter calls large constants
-    )
-    return tuple(
-        sorted(
-            f"{folder}{other}"
-            for other in files.names(folder)
-            if any(fnmatchcase(other, pattern) for pattern in patterns)
-        )
-    )
+    usual = (f"{name}_data", f"{name}.data", f"{name.removesuffix('.onnx')}.data")
+    # The last is what PyTorch's exporter calls large constants.
+    patterns = (*(f"{stem}*" for stem in usual), "Constant_*_attr__value")
+    beside = {n for n in files.names(folder) if any(fnmatchcase(n, p) for p in patterns)}
+    # Not everybody who has files can list them.
+    beside |= {other for other in usual if files.has(f"{folder}{other}")}
+    return tuple(sorted(f"{folder}{other}" for other in beside))

@@ -6,7 +6,9 @@ Source: the binary distribution format, packaging.python.org.
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
+import io
 import re
 import shutil
 import zipfile
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onnx_embeddings.manifest import Manifest
+
+    Row = tuple[str, str, str]
+    """Of a wheel's RECORD: a member, its digest, its size."""
 
 _LARGE_BYTES = 2**20  # numbers, which hardly get smaller
 _BLOCK_BYTES = 2**20
@@ -61,10 +66,12 @@ def write_wheel(folder: Path, out: Path, *, version: str = "1") -> Path:
 
     def write(target: Path) -> None:
         with zipfile.ZipFile(target, "w") as archive:
-            record = [_put_file(archive, member, file) for member, file in files.items()]
-            record += [_put(archive, member, text.encode()) for member, text in texts.items()]
-            record.append(f"{info}/RECORD,,")
-            _put(archive, f"{info}/RECORD", ("\n".join(record) + "\n").encode())
+            rows = [_put_file(archive, member, file) for member, file in files.items()]
+            rows += [_put(archive, member, text.encode()) for member, text in texts.items()]
+            record = io.StringIO()
+            rows.append((f"{info}/RECORD", "", ""))
+            csv.writer(record, lineterminator="\n").writerows(rows)
+            _put(archive, f"{info}/RECORD", record.getvalue().encode())
 
     return whole(out, f"{package}-{version}-py3-none-any.whl", write)
 
@@ -86,7 +93,7 @@ def _metadata(name: str, version: str, said: Manifest, licences: list[str]) -> s
     return "\n".join(lines) + "\n"
 
 
-def _put_file(archive: zipfile.ZipFile, member: str, file: Path) -> str:
+def _put_file(archive: zipfile.ZipFile, member: str, file: Path) -> Row:
     size = file.stat().st_size
     if size < _LARGE_BYTES:
         return _put(archive, member, file.read_bytes())
@@ -94,12 +101,12 @@ def _put_file(archive: zipfile.ZipFile, member: str, file: Path) -> str:
     entry.file_size = size
     with file.open("rb") as stream, archive.open(entry, "w") as output:
         shutil.copyfileobj(stream, output, _BLOCK_BYTES)
-    return _recorded(member, bytes.fromhex(manifest.content_of(file).sha256), size)
+    return _row(member, bytes.fromhex(manifest.content_of(file).sha256), size)
 
 
-def _put(archive: zipfile.ZipFile, member: str, content: bytes) -> str:
+def _put(archive: zipfile.ZipFile, member: str, content: bytes) -> Row:
     archive.writestr(_entry(member, zipfile.ZIP_DEFLATED), content)
-    return _recorded(member, hashlib.sha256(content).digest(), len(content))
+    return _row(member, hashlib.sha256(content).digest(), len(content))
 
 
 def _entry(member: str, compression: int) -> zipfile.ZipInfo:
@@ -109,12 +116,7 @@ def _entry(member: str, compression: int) -> zipfile.ZipInfo:
     return entry
 
 
-def _recorded(member: str, digest: bytes, size: int) -> str:
-    """The line of a wheel's RECORD."""
+def _row(member: str, digest: bytes, size: int) -> Row:
+    """Of a wheel's RECORD."""
     text = base64.urlsafe_b64encode(digest).decode().rstrip("=")
-    quoted = member.replace('"', '""')
-    return (
-        f'"{quoted}",sha256={text},{size}'
-        if re.search('[",]', member)
-        else (f"{member},sha256={text},{size}")
-    )
+    return member, f"sha256={text}", str(size)

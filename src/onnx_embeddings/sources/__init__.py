@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +18,9 @@ from onnx_embeddings.errors import (
     ModelFormatError,
     ModelNotFoundError,
     SettingError,
-    StoreError,
 )
 from onnx_embeddings.settings import AUTO_VARIANT
-from onnx_embeddings.sources import hub_cache, own_mirror
+from onnx_embeddings.sources import hub_cache, kept, own_mirror
 from onnx_embeddings.sources.wanted import Wanted
 from onnx_embeddings.store import Store
 
@@ -74,16 +72,16 @@ def _with_the_best(
     request: ModelRequest, wanted: Wanted, store: Store, config: EngineConfig
 ) -> tuple[Path, ModelRequest]:
     """As `find`, for ``variant="auto"``: what was taken once is taken again."""
-    kept = f"{AUTO_VARIANT} of {wanted.name} at {wanted.revision} on {processor.kind()}"
+    question = f"{AUTO_VARIANT} of {wanted.name} at {wanted.revision} on {processor.kind()}"
     try:
-        taken = replace(request, variant=store.chosen(kept) or AUTO_VARIANT)
+        taken = replace(request, variant=store.answer(question) or AUTO_VARIANT)
     except SettingError:  # the note of it is damaged
         taken = request
     folder = _folder(replace(wanted, variant=taken.variant), store, config)
     if taken.variant == AUTO_VARIANT:
         # What was fetched is the best that the repository has.
         best = layout.choose(layout.OnDisk(folder), variant=AUTO_VARIANT).ready
-        store.keep_chosen(kept, str(best))
+        store.keep_answer(question, str(best))
         taken = replace(request, variant=best)
     logger.info("variant='auto' of %s is %s", wanted.name, taken.variant)
     return folder, taken
@@ -95,11 +93,7 @@ def _folder(wanted: Wanted, store: Store, config: EngineConfig) -> Path:
         # The best of what is here need not be the best that there is.
         found = None
     else:
-        found = (
-            _stored(wanted, store, looked_in)
-            or hub_cache.find(wanted, store, looked_in)
-            or own_mirror.kept(wanted, store, looked_in)
-        )
+        found = kept.find(wanted, store, looked_in) or hub_cache.find(wanted, store, looked_in)
     if found is None:
         # Last of what needs no network: to look through all that is installed takes its time.
         from onnx_embeddings.sources import installed
@@ -132,7 +126,8 @@ def _mirrored(
     from onnx_embeddings.sources import plain_server
 
     try:
-        return plain_server.fetch(wanted, mirror, own_mirror.next_place(wanted, store), store)
+        place = store.next_copy(kept.place_of_mirrored(wanted, store))
+        return plain_server.fetch(wanted, mirror, place, store)
     except ModelNotFoundError as error:
         looked_in += error.looked_in
     except DownloadError as error:
@@ -171,53 +166,6 @@ def _wanted(request: ModelRequest, known: CatalogModel | None) -> Wanted:
     return replace(wanted, revision=known.revision, known=known)
 
 
-def _places(store: Store, known: CatalogModel) -> list[Path]:
-    """The folders of the store that hold this model, and, last, the one that a new copy takes.
-
-    A damaged copy may be in use, so the next one does not replace it but has a name of its own.
-    """
-    folder = store.models / known.name.replace("/", "--") / str(known.revision)
-    places = [folder]
-    for number in count(2):
-        if not places[-1].is_dir():
-            break
-        places.append(folder.with_name(f"{known.revision}-{number}"))
-    return places
-
-
-def _stored(wanted: Wanted, store: Store, looked_in: list[str]) -> Path | None:
-    if wanted.known is None or wanted.variant is not None:
-        return None  # the store keeps what mirrors gave: catalog models, without ready ONNX files
-    try:
-        *existing, _ = _places(store, wanted.known)
-        if not existing:
-            looked_in.append(f"store {store.models}: nothing")
-        for folder in existing:
-            damage = _damage(folder, wanted.known, store)
-            if not damage:
-                return folder
-            logger.warning("%s is not used: %s", folder, damage)
-            looked_in.append(f"store {folder}: {damage}")
-    except OSError as error:
-        raise StoreError(store.models, str(error)) from error
-    return None
-
-
-def _damage(folder: Path, known: CatalogModel, store: Store) -> str:
-    """What is wrong with a copy, or nothing. Each file is read once, and where it has changed."""
-    for file in known.files:
-        path = folder / file.path
-        if path.is_file():
-            size = path.stat().st_size
-            if size != file.size:
-                return f"{file.path} has {size} bytes instead of {file.size}"
-            if store.sha256(path) != file.sha256:
-                return f"{file.path} has not the content that the catalog knows"
-        elif not file.optional:
-            return f"{file.path} is missing"
-    return ""
-
-
 def _hint(wanted: Wanted, error: ModelNotFoundError | DownloadError) -> str | None:
     if Path(wanted.name).is_dir():
         return f"there is a folder of this name: say ./{wanted.name} if that is meant"
@@ -250,7 +198,8 @@ def _fetched(wanted: Wanted, store: Store, looked_in: list[str]) -> Path:
     from onnx_embeddings.sources import mirrors
 
     try:
-        return mirrors.fetch(known, _places(store, known)[-1], store, why=looked_in[-1])
+        place = store.next_copy(kept.place_of_known(known, store))
+        return mirrors.fetch(known, place, store, why=looked_in[-1])
     except DownloadError as error:
         looked_in.append(f"mirrors at {error.source}: {error.reason}")
         raise DownloadError(

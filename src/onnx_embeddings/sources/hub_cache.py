@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from onnx_embeddings import layout
 from onnx_embeddings.errors import ModelFormatError
+from onnx_embeddings.sources import kept
 
 if TYPE_CHECKING:
-    from onnx_embeddings.catalog import CatalogModel
     from onnx_embeddings.sources.wanted import Wanted
     from onnx_embeddings.store import Store
 
@@ -79,7 +79,7 @@ def find(wanted: Wanted, store: Store, looked_in: list[str]) -> Path | None:
     for snapshot in snapshots:
         missing = _missing(place, snapshot, wanted.variant, store)
         if not missing and wanted.known is not None:
-            missing = differing(snapshot, wanted.known, wanted.variant, store)
+            missing = kept.differing(snapshot, wanted.known, wanted.variant, store)
         if not missing:
             return snapshot
         logger.info("%s is not used: %s", snapshot, missing)
@@ -191,17 +191,3 @@ def _blob_name(file: Path) -> str | None:
     real = file.resolve()
     is_blob = real.parent.name == "blobs" and _CONTENT.fullmatch(real.name)
     return real.name if is_blob else None
-
-
-def differing(snapshot: Path, known: CatalogModel, variant: str | None, store: Store) -> str:
-    """Which file of a folder has another content than the catalog says, or nothing."""
-    for file in known.files:
-        path = snapshot / file.path
-        if not path.is_file():
-            # A ready ONNX file takes the place of the weights.
-            if file.optional or (variant is not None and path.suffix == ".safetensors"):
-                continue
-            return f"incomplete, without {file.path}"
-        if path.stat().st_size != file.size or store.sha256(path) != file.sha256:
-            return f"{file.path} has not the content that the catalog knows"
-    return ""

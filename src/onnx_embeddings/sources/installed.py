@@ -38,14 +38,14 @@ def find(wanted: Wanted, store: Store, looked_in: list[str]) -> Path | None:
     """
     question = f"package for {wanted.name} {wanted.revision} {wanted.variant} {wanted.precision}"
     question = f"{question} {_path()}"
-    kept = store.chosen(question)
+    kept = store.answer(question)
     if kept is not None and _is_whole(Path(kept), store):
         return Path(kept)
     found = _found(wanted, store, looked_in)
     if found is None:
         looked_in.append("installed packages: none that fits")
         return None
-    store.keep_chosen(question, str(found))
+    store.keep_answer(question, str(found))
     return found
 
 
@@ -56,7 +56,7 @@ def _path() -> list[tuple[str, int]]:
 
 def _is_whole(folder: Path, store: Store) -> bool:
     try:
-        manifest.check(folder, manifest.read(folder), store.sha256)
+        manifest.check(folder, manifest.read(folder).files, store.sha256)
     except (ModelFormatError, VerificationError):
         return False
     return True
@@ -72,7 +72,7 @@ def _found(wanted: Wanted, store: Store, looked_in: list[str]) -> Path | None:
                 continue
             why_not = _why_not(said, wanted)
             if not why_not:
-                manifest.check(folder, said, store.sha256)
+                manifest.check(folder, said.files, store.sha256)
                 found.setdefault(said.precision, folder)
                 continue
         except (ModelFormatError, VerificationError) as error:

@@ -18,8 +18,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from onnx_embeddings import layout
 from onnx_embeddings.errors import DownloadError, ModelFormatError, ModelNotFoundError
-from onnx_embeddings.sources import hub_cache
-from onnx_embeddings.sources.own_mirror import MAIN
+from onnx_embeddings.sources.kept import MAIN, differing
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -72,7 +71,7 @@ def fetch(wanted: Wanted, mirror: str, place: Path, store: Store) -> Path:
         for name in found.files:
             site.fetch(name, folder / name)
         if wanted.known is not None:
-            why = hub_cache.differing(folder, wanted.known, wanted.variant, store)
+            why = differing(folder, wanted.known, wanted.variant, store)
             if why:
                 raise ModelFormatError(site.place(""), why, "the mirror must have the same files")
         names = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
@@ -111,10 +110,9 @@ class _Site:
                 self._there[name] = True
         return self._there[name]
 
-    def names(self, folder: str) -> list[str]:
-        """Those of the usual names that are there: a server of plain files does not list them."""
-        usual = ("model.onnx_data", "model.onnx.data", "model.data")
-        return [name for name in usual if self.has(f"{folder}{name}")]
+    def names(self, folder: str) -> list[str]:  # noqa: ARG002  as `layout.Files` has it
+        """None: a server of plain files does not list them."""
+        return []
 
     def json(self, name: str) -> Any:
         with self._ask(name, "GET") as answer:

@@ -77,8 +77,8 @@ def fetch(source: Source, blobs: Path, store: Store) -> None:
             _complete(part, source)
         except BaseException as error:
             is_full = isinstance(error, OSError) and error.errno in _FULL
-            if is_full or part.stat().st_size == 0:
-                part.unlink()
+            if is_full or (part.exists() and part.stat().st_size == 0):
+                part.unlink(missing_ok=True)
             raise
         if store.sha256(part) == source.sha256:
             part.replace(blob)

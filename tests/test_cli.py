@@ -168,7 +168,7 @@ def test_what_can_not_be_read_now_is_not_deleted(
     def no_more(_: object) -> str:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("onnx_embeddings.store._sha256", no_more)
+    monkeypatch.setattr("onnx_embeddings.memory._sha256", no_more)
     text = run("verify", NAME, "--delete", code=1).stdout
     assert "NOT READ" in text
     assert "Too many open files" in text
